@@ -12,6 +12,7 @@
 #include <thread>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "core/control_groups.h"
 
 // The thread sanitizer does not see what an uninstrumented libtbb synchronises,
@@ -155,20 +156,26 @@ void WorkerPool::StartThreads() {
 
 void WorkerPool::Post(std::function<void()> task) {
   Impl* impl = impl_.get();
+  auto owned = std::make_unique<std::function<void()>>(std::move(task));
   {
     const std::lock_guard lock(impl->mutex);
     ++impl->posted;
   }
-  auto* owned = new std::function<void()>(std::move(task));
-  HappensBefore(owned);
-  impl->arena.enqueue([impl, owned] {
-    HappensAfter(owned);
-    (*owned)();
-    delete owned;
+  const auto note_end = [impl] {
     // Notified under the lock: the pool may be gone the moment it is released.
     const std::lock_guard lock(impl->mutex);
     if (--impl->posted == 0) impl->idle.notify_all();
+  };
+  absl::Cleanup not_posted = note_end;
+  HappensBefore(owned.get());
+  impl->arena.enqueue([note_end, run = owned.get()] {
+    HappensAfter(run);
+    (*run)();
+    delete run;
+    note_end();
   });
+  std::move(not_posted).Cancel();
+  static_cast<void>(owned.release());  // it has, or has had, its run
 }
 
 }  // namespace attention

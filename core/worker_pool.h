@@ -60,8 +60,8 @@ class WorkerPool {
   /// process.
   void StartThreads();
 
-  /// Runs `task` on the pool some time later; tasks begin in order. Must not
-  /// throw.
+  /// Runs `task` on the pool some time later; tasks begin in order. It must not
+  /// throw. std::bad_alloc where there is no memory: then it does not run.
   void Post(std::function<void()> task);
 
  private:

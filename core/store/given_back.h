@@ -14,7 +14,6 @@ struct Growth {
   /// A page that is copied, in these bytes, because others have it, too; null
   /// where none is.
   const Page* copied = nullptr;
-  int64_t least = 0;  // of an append: what it takes without that copy
 };
 
 /// What sequences give back to their budgets where all of them end: of a page

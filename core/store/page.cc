@@ -25,6 +25,11 @@ bool Page::Claim(int64_t row, int64_t count) {
                                           std::memory_order_relaxed);
 }
 
+void Page::GiveBack(int64_t row, int64_t count) {
+  int64_t claimed = row + count;
+  claimed_.compare_exchange_strong(claimed, row, std::memory_order_relaxed);
+}
+
 void Page::Reclaim(int64_t row, int64_t count) {
   if (claimed_.load(std::memory_order_relaxed) > row) {
     EndPageNumber(std::exchange(number_, NewPageNumber()));

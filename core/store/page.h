@@ -44,6 +44,13 @@ class Page : public Counted {
   /// them. False where anyone has had row `row`, or rows before it are nobody's
   /// yet.
   bool Claim(int64_t row, int64_t count);
+  /// Whether Claim() of rows from `row` on would be true now.
+  bool IsClaimable(int64_t row) const {
+    return claimed_.load(std::memory_order_relaxed) == row;
+  }
+  /// Of rows that the caller has had and not written: they are nobody's again,
+  /// unless others have had rows behind them since.
+  void GiveBack(int64_t row, int64_t count);
   /// The same, whoever has had them. For a page that nobody else holds, of
   /// which nobody reads those rows. Where somebody has had them, the page has
   /// another number from now on.

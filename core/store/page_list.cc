@@ -36,6 +36,11 @@ int64_t PlacesFor(int64_t pages, int64_t places) {
   return pages > places ? std::max(pages, 2 * places) : places;
 }
 
+// Of the last page of so many keys, the rows that an append writes.
+int64_t RowsOfTail(int64_t length, int64_t end) {
+  return std::min(kPageKeys - length % kPageKeys, end - length);
+}
+
 // Calls visit(page, first row of it, rows, first key) for each page that keys
 // begin ... end - 1 lie in.
 template <typename Visit>
@@ -140,9 +145,20 @@ absl::Status PageList::CheckTaken(const State& state, int64_t position,
 
 // All that can fail, before anything is written.
 absl::Status PageList::Prepare(Change& change) {
+  const bool keeps_tail = ClaimTail(change);
+  absl::Status status = TakeMemory(change, keeps_tail);
+  const int64_t row = change.length % kPageKeys;
+  if (!status.ok() && keeps_tail && row > 0) {
+    // Who appends next, this one or a fork, needs no copy of the page then.
+    Page& tail = (*change.table)[change.length / kPageKeys];
+    tail.GiveBack(row, RowsOfTail(change.length, change.end));
+  }
+  return status;
+}
+
+absl::Status PageList::TakeMemory(Change& change, bool keeps_tail) {
   const int64_t pages = PagesOf(change.length);
   const int64_t pages_after = PagesOf(change.end);
-  const bool keeps_tail = ClaimTail(change);
   const int64_t places = change.table == nullptr ? 0 : change.table->places();
   if (!keeps_tail || pages_after > places) {
     // The snapshots of the old table go on with it.
@@ -160,8 +176,7 @@ absl::Status PageList::Prepare(Change& change) {
   const int64_t rows = change.length % kPageKeys;
   Page& copy = (*change.table)[first_new];
   layout_.Copy(std::as_const(*tail).data(), copy.data(), rows);
-  copy.Reclaim(0,
-               rows + std::min(kPageKeys - rows, change.end - change.length));
+  copy.Reclaim(0, rows + RowsOfTail(change.length, change.end));
   return absl::OkStatus();
 }
 
@@ -171,7 +186,7 @@ absl::Status PageList::Prepare(Change& change) {
 bool PageList::ClaimTail(const Change& change) {
   const int64_t row = change.length % kPageKeys;
   if (row == 0) return true;
-  const int64_t count = std::min(kPageKeys - row, change.end - change.length);
+  const int64_t count = RowsOfTail(change.length, change.end);
   Page& tail = (*change.table)[change.length / kPageKeys];
   if (tail.Claim(row, count)) return true;
   // With the lock there is no new snapshot; the table's holders are state_ and
@@ -251,10 +266,16 @@ absl::Status PageList::Share(const Snapshot& snapshot, int64_t length) {
   return Publish(*std::move(table), length);
 }
 
-// As Prepare(). The append that has failed has claimed rows of the tail: it is
-// written by whoever alone holds it.
-Growth PageList::GrowthWith(std::optional<int64_t> position,
-                            int64_t keys) const {
+absl::Status PageList::MakePlaces(int64_t keys) {
+  if (keys == 0) return absl::OkStatus();
+  auto table = NewTable(nullptr, 0, PagesOf(keys));
+  if (!table.ok()) return table.status();
+  return Publish(*std::move(table), 0);
+}
+
+// As Prepare().
+Growth PageList::GrowthWith(std::optional<int64_t> position, int64_t keys,
+                            bool alone) const {
   const std::lock_guard lock(mutex_);
   const int64_t begin =
       std::min(position.value_or(state_.length), state_.length);
@@ -264,26 +285,25 @@ Growth PageList::GrowthWith(std::optional<int64_t> position,
   const int64_t pages = PagesOf(state_.length);
   const int64_t pages_after = PagesOf(end);
   Growth growth;
-  if (state_.length % kPageKeys != 0) {
+  const int64_t row = state_.length % kPageKeys;
+  if (row != 0 && !alone) {
     const Page& tail = (*table)[pages - 1];
-    const bool alone = table->HeldByAtMost(1) && tail.HeldByAtMost(1);
-    if (!alone) growth.copied = &tail;
+    const bool writes = tail.IsClaimable(row) ||
+                        (table->HeldByAtMost(1) && tail.HeldByAtMost(1));
+    if (!writes) growth.copied = &tail;
   }
   const int64_t places = table == nullptr ? 0 : table->places();
   const int64_t counted = Page::CountedBytes(layout_.page_bytes());
-  const auto bytes_where = [&](bool copies) {
-    // The old table goes when the new one has taken its place.
-    const int64_t of_table =
-        copies || pages_after > places
-            ? PageTable::CountedBytes(PlacesFor(pages_after, places))
-            : 0;
-    const int64_t new_pages = pages_after - pages + (copies ? 1 : 0);
-    return new_pages > (PageBudget::kUnlimited - of_table) / counted
-               ? PageBudget::kUnlimited
-               : of_table + new_pages * counted;
-  };
-  growth.bytes = bytes_where(growth.copied != nullptr);
-  growth.least = bytes_where(false);
+  const bool copies = growth.copied != nullptr;
+  // The old table goes when the new one has taken its place.
+  const int64_t of_table =
+      copies || pages_after > places
+          ? PageTable::CountedBytes(PlacesFor(pages_after, places))
+          : 0;
+  const int64_t new_pages = pages_after - pages + (copies ? 1 : 0);
+  growth.bytes = new_pages > (PageBudget::kUnlimited - of_table) / counted
+                     ? PageBudget::kUnlimited
+                     : of_table + new_pages * counted;
   return growth;
 }
 

@@ -62,8 +62,14 @@ class PageList {
   /// table.
   absl::Status Share(const Snapshot& snapshot, int64_t length);
 
-  /// What an append that has found no memory takes if it is tried again.
-  Growth GrowthWith(std::optional<int64_t> position, int64_t keys) const;
+  /// An empty list that nobody knows yet gets a table for `keys` keys, which
+  /// does not grow until there are more. RESOURCE_EXHAUSTED without memory.
+  absl::Status MakePlaces(int64_t keys);
+
+  /// What an append that has found no memory takes if it is tried again; with
+  /// `alone`, as if nobody else had its last page.
+  Growth GrowthWith(std::optional<int64_t> position, int64_t keys,
+                    bool alone = false) const;
   /// Adds what is given back where this one ends.
   void AddTo(GivenBack& given) const;
 
@@ -90,6 +96,7 @@ class PageList {
   absl::Status CheckTaken(const State& state, int64_t position,
                           const KeyValueBlock& rows, int64_t count) const;
   absl::Status Prepare(Change& change);
+  absl::Status TakeMemory(Change& change, bool keeps_tail);
   bool ClaimTail(const Change& change);
   absl::Status AddPages(PageTable& table, int64_t first, int64_t end);
   void Write(const Change& change, const KeyValueBlock& rows, int64_t position);

@@ -23,18 +23,23 @@ Sequence::Sequence(const SequenceForm& form,
   }
 }
 
-int64_t Sequence::OwnBytes(const SequenceForm& form) {
-  return kOwnBytes + form.layers * static_cast<int64_t>(sizeof(PageList));
+int64_t Sequence::OwnBytes(const SequenceForm& form,
+                           absl::Span<const int64_t> lengths) {
+  int64_t bytes =
+      kOwnBytes + form.layers * static_cast<int64_t>(sizeof(PageList));
+  for (const int64_t length : lengths) {
+    if (length > 0) bytes += PageTable::CountedBytes(PagesOf(length));
+  }
+  return bytes;
 }
 
-int64_t Sequence::LeastBytesOf(const SequenceForm& form,
-                               absl::Span<const int64_t> lengths) {
+int64_t Sequence::BytesOf(const SequenceForm& form,
+                          absl::Span<const int64_t> lengths,
+                          int64_t more_bytes) {
   const int64_t counted = Page::CountedBytes(PageLayout(form).page_bytes());
-  int64_t bytes = OwnBytes(form);
+  int64_t bytes = OwnBytes(form, lengths) + more_bytes;
   for (const int64_t length : lengths) {
     const int64_t pages = PagesOf(length);
-    if (pages == 0) continue;
-    bytes += PageTable::CountedBytes(pages);
     if (pages > (PageBudget::kUnlimited - bytes) / counted) {
       return PageBudget::kUnlimited;
     }
@@ -45,7 +50,7 @@ int64_t Sequence::LeastBytesOf(const SequenceForm& form,
 
 absl::StatusOr<std::shared_ptr<Sequence>> Sequence::Create(
     const SequenceForm& form, const std::shared_ptr<PageBudget>& budget,
-    int64_t more_bytes) {
+    int64_t more_bytes, absl::Span<const int64_t> lengths) {
   absl::Status status = CheckForm(form);
   if (!status.ok()) return status;
   const int64_t bytes = OwnBytes(form) + more_bytes;
@@ -54,12 +59,17 @@ absl::StatusOr<std::shared_ptr<Sequence>> Sequence::Create(
         "no memory for a sequence of ", bytes, " bytes: the limit is reached"));
   }
   Reservation own(budget, bytes);
+  std::shared_ptr<Sequence> made;
   try {
-    return std::shared_ptr<Sequence>(
-        new Sequence(form, budget, std::move(own)));
+    made.reset(new Sequence(form, budget, std::move(own)));
   } catch (const std::bad_alloc&) {
     return absl::ResourceExhaustedError("no memory for a sequence");
   }
+  for (size_t layer = 0; layer < lengths.size(); ++layer) {
+    status = made->layers_[layer].MakePlaces(lengths[layer]);
+    if (!status.ok()) return status;
+  }
+  return made;
 }
 
 absl::Status Sequence::CheckLayer(int64_t layer) const {
@@ -177,7 +187,7 @@ int64_t Sequence::LeastBytes() const {
 int64_t Sequence::LeastBytesWith(int64_t layer, std::optional<int64_t> position,
                                  int64_t keys) const {
   const int64_t held = LeastBytes();
-  const int64_t more = GrowthWith(layer, position, keys).least;
+  const int64_t more = GrowthWith(layer, position, keys, /*alone=*/true).bytes;
   return more > PageBudget::kUnlimited - held ? PageBudget::kUnlimited
                                               : held + more;
 }
@@ -187,9 +197,9 @@ int64_t Sequence::LeastBytesWithFork(std::optional<int64_t> length) const {
 }
 
 Growth Sequence::GrowthWith(int64_t layer, std::optional<int64_t> position,
-                            int64_t keys) const {
+                            int64_t keys, bool alone) const {
   if (!CheckLayer(layer).ok()) return {};
-  return layers_[static_cast<size_t>(layer)].GrowthWith(position, keys);
+  return layers_[static_cast<size_t>(layer)].GrowthWith(position, keys, alone);
 }
 
 Growth Sequence::GrowthOfFork(std::optional<int64_t> length) const {

@@ -31,18 +31,22 @@ namespace attention::store {
 class Sequence {
  public:
   /// Without keys. What it takes itself, and `more_bytes` of the caller's, are
-  /// counted in `budget`, as its pages will be. INVALID_ARGUMENT as
-  /// CheckForm(), RESOURCE_EXHAUSTED without memory.
+  /// counted in `budget`, as its pages will be. `lengths`, where it is not
+  /// empty, is how many keys each layer is going to have: its table has places
+  /// for them from the start. INVALID_ARGUMENT as CheckForm(),
+  /// RESOURCE_EXHAUSTED without memory.
   static absl::StatusOr<std::shared_ptr<Sequence>> Create(
       const SequenceForm& form, const std::shared_ptr<PageBudget>& budget,
-      int64_t more_bytes = 0);
+      int64_t more_bytes = 0, absl::Span<const int64_t> lengths = {});
 
   /// What a sequence of a valid form takes itself, without keys.
-  static int64_t OwnBytes(const SequenceForm& form);
+  static int64_t OwnBytes(const SequenceForm& form,
+                          absl::Span<const int64_t> lengths = {});
 
-  /// What one with so many keys in each layer counts, at least.
-  static int64_t LeastBytesOf(const SequenceForm& form,
-                              absl::Span<const int64_t> lengths);
+  /// What one that was created with these counts when it has such lengths.
+  static int64_t BytesOf(const SequenceForm& form,
+                         absl::Span<const int64_t> lengths,
+                         int64_t more_bytes = 0);
 
   const SequenceForm& form() const { return form_; }
 
@@ -94,9 +98,9 @@ class Sequence {
                          int64_t keys) const;
   int64_t LeastBytesWithFork(std::optional<int64_t> length) const;
   /// What Append(), which has found no memory, takes if it is tried again, and
-  /// what a Fork() takes.
+  /// what a Fork() takes; `alone` as for PageList::GrowthWith().
   Growth GrowthWith(int64_t layer, std::optional<int64_t> position,
-                    int64_t keys) const;
+                    int64_t keys, bool alone = false) const;
   Growth GrowthOfFork(std::optional<int64_t> length) const;
   /// Adds what is given back where this one ends.
   void AddTo(GivenBack& given) const;

@@ -46,6 +46,8 @@ struct NewSequence {
   std::string label = {};  // as CheckLabel()
   std::optional<Duration> idle_limit = {};  // above 0; absent: never expires
   bool claimed = false;  // by who makes it: Sequence::Claim()
+  /// Keys that its layers are going to have, as Sequence::Create() takes them.
+  std::vector<int64_t> lengths = {};
 };
 
 /// A sequence that was made: in use as long as somebody has this.
@@ -118,6 +120,10 @@ class Store {
   static constexpr size_t kMostCreated = 256;
 
   explicit Store(const StoreOptions& options);
+
+  /// What such a sequence, of a valid form, counts when it has the keys of its
+  /// lengths.
+  static int64_t BytesOf(const NewSequence& wanted);
 
   /// Makes a sequence. INVALID_ARGUMENT as CheckForm(),
   /// CheckName(), CheckLabel(); ALREADY_EXISTS for a name that is taken.

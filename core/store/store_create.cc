@@ -46,6 +46,14 @@ absl::Status OfNumber(bool numbered, size_t number,
 
 }  // namespace
 
+int64_t Store::BytesOf(const NewSequence& wanted) {
+  // As long as MakeName() has it.
+  constexpr absl::string_view kMadeName = "0123456789abcdef0123456789abcdef";
+  const int64_t record =
+      RecordBytes(wanted.name.empty() ? kMadeName : wanted.name, wanted.label);
+  return Sequence::BytesOf(wanted.form, wanted.lengths, record);
+}
+
 void Store::AddRecord(OwnerRecords& owner, Record record) {
   owner.gone().Forget(record.name);
   ++owner.counts().created;
@@ -62,12 +70,14 @@ absl::StatusOr<std::vector<Record>> Store::MakeRecords(
     absl::StatusOr<std::string> name = one.name;
     if (one.name.empty()) name = MakeName();
     if (!name.ok()) return name.status();
-    bytes += Sequence::OwnBytes(one.form) + RecordBytes(*name, one.label);
+    bytes += Sequence::OwnBytes(one.form, one.lengths) +
+             RecordBytes(*name, one.label);
     records.push_back(
         {*std::move(name), one.label, nullptr, one.idle_limit, now});
   }
   int64_t left = bytes;  // of those that are not made yet
   for (size_t n = 0; n < records.size(); ++n) {
+    const NewSequence& one = wanted[n];
     Record& record = records[n];
     const int64_t own = RecordBytes(record.name, record.label);
     absl::Status status = WithRoom(
@@ -76,14 +86,15 @@ absl::StatusOr<std::vector<Record>> Store::MakeRecords(
           return Room{bytes, {left}};
         },
         [&] {
-          auto made = Sequence::Create(wanted[n].form, owner.budget(), own);
+          auto made =
+              Sequence::Create(one.form, owner.budget(), own, one.lengths);
           if (!made.ok()) return made.status();
           record.sequence = *std::move(made);
           return absl::OkStatus();
         });
     if (!status.ok()) return status;
-    if (wanted[n].claimed) record.sequence->Claim();
-    left -= Sequence::OwnBytes(wanted[n].form) + own;
+    if (one.claimed) record.sequence->Claim();
+    left -= Sequence::OwnBytes(one.form, one.lengths) + own;
   }
   return records;
 }

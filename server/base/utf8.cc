@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 
 namespace attention::server {
@@ -57,6 +58,12 @@ std::string TruncateUtf8(absl::string_view text, size_t limit) {
   size_t end = limit - kEllipsis.size();
   while (end > 0 && IsContinuation(text[end])) --end;
   return absl::StrCat(text.substr(0, end), kEllipsis);
+}
+
+std::string Shown(absl::string_view text) {
+  constexpr size_t kMost = 128;
+  return absl::StrCat("'", absl::CHexEscape(text.substr(0, kMost)),
+                      text.size() > kMost ? "...'" : "'");
 }
 
 }  // namespace attention::server

@@ -20,6 +20,10 @@ std::string ToUtf8(absl::string_view text);
 /// fits with "..." behind it and does not cut a character. limit >= 3.
 std::string TruncateUtf8(absl::string_view text, size_t limit);
 
+/// What a caller chose, as messages and logs show it: 'like this', escaped, and
+/// of what is long the first 128 bytes with "..." behind them.
+std::string Shown(absl::string_view text);
+
 }  // namespace attention::server
 
 #endif  // ATTENTION_SERVER_BASE_UTF8_H_

@@ -1,18 +1,17 @@
 #include "server/memory/region_names.h"
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "server/base/utf8.h"
 
 namespace attention::server {
 namespace {
 
 constexpr size_t kMostRegionNameBytes = 256;
 constexpr size_t kMostKeyBytes = 255;  // of a file name
-constexpr size_t kMostShownBytes = 64;
 constexpr absl::string_view kSpecial = "._-:+=@";
 constexpr absl::string_view kReservedPrefix =
     "triton_python_backend_shm_region_";
@@ -25,12 +24,6 @@ bool HasOnly(absl::string_view text, absl::string_view special) {
     }
   }
   return true;
-}
-
-// Names come from callers and go into logs and messages.
-std::string Shown(absl::string_view text) {
-  return absl::StrCat("'", absl::CHexEscape(text.substr(0, kMostShownBytes)),
-                      text.size() > kMostShownBytes ? "..." : "", "'");
 }
 
 }  // namespace

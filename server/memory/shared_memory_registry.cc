@@ -5,8 +5,8 @@
 #include <thread>
 #include <utility>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "server/base/utf8.h"
 #include "server/memory/region_names.h"
 
 namespace attention::server {
@@ -16,7 +16,7 @@ constexpr std::chrono::seconds kPause{1};
 
 absl::Status Unknown(const std::string& name) {
   return absl::NotFoundError(
-      absl::StrCat(RegionPlace(absl::CHexEscape(name.substr(0, 64))),
+      absl::StrCat("shared memory region ", Shown(name),
                    ": no region of that name is registered"));
 }
 

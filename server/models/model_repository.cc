@@ -24,12 +24,6 @@ constexpr size_t kMostNameBytes = 128;
 constexpr size_t kMostListed = 20;
 constexpr size_t kMostReasonBytes = 1024;
 
-// Names come from callers and go into logs and messages.
-std::string Shown(const std::string& name) {
-  return absl::StrCat("'", absl::CHexEscape(name.substr(0, kMostNameBytes)),
-                      "'");
-}
-
 // What a set could not be loaded for. It may quote a file, whatever is in it.
 std::string Reason(const absl::Status& status) {
   const absl::string_view message = status.message();

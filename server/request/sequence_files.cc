@@ -68,11 +68,11 @@ absl::StatusOr<ImportedSequence> ImportSequence(store::Store& store,
   const auto reader = store::SequenceFileReader::Open(*std::move(opened));
   if (!reader.ok()) return OfFile(reader.status(), file);
   wanted.form = reader->form();
-  const int64_t least =
-      store::Sequence::LeastBytesOf(wanted.form, reader->lengths());
-  if (least > store.budget().limit()) {  // before anybody makes room for it
+  wanted.lengths = reader->lengths();  // no table of it grows
+  const int64_t bytes = store::Store::BytesOf(wanted);
+  if (bytes > store.budget().limit()) {  // before anybody makes room for it
     absl::Status never = absl::ResourceExhaustedError(
-        absl::StrCat("file: ", least, " bytes at least of the ",
+        absl::StrCat("file: ", bytes, " bytes at least of the ",
                      store.budget().limit(), " that sequences may take"));
     never.SetPayload(store::kNeverFits, absl::Cord());
     return never;

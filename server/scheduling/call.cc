@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
+#include "server/base/out_of_memory.h"
+#include "server/scheduling/retry_after.h"
 #include "server/transport/peer.h"
 
 namespace attention::server {
@@ -23,21 +25,28 @@ Admission::Holder CallOrigin::holder() const {
 void Call::Start(std::shared_ptr<const CallOrigin> origin,
                  std::unique_ptr<Operation> operation, ReceivedMessage message,
                  int64_t number) {
-  const auto task = std::make_shared<Task>(
-      services_, RequestArrival{std::move(operation), std::move(message),
-                                std::move(origin)});
-  StopReason stopped;
-  {
+  std::shared_ptr<Task> task;
+  Task::Done done;
+  StopReason stopped = StopReason::kNone;
+  const auto make = [&] {
+    task = std::make_shared<Task>(
+        services_, RequestArrival{std::move(operation), std::move(message),
+                                  std::move(origin)});
+    done = [self = shared_from_this(), raw = task.get(),
+            number](Task::Outcome outcome) {
+      self->Forget(raw);
+      self->Emit(number, std::move(outcome));
+    };
     const std::lock_guard lock(running_mutex_);
     running_.push_back(task);
     stopped = stopped_;
-  }
+    return absl::OkStatus();
+  };
+  Task::Outcome outcome;
+  outcome.status = WithoutBadAlloc(make, OutOfMemoryForNow);
+  if (!outcome.status.ok()) return Emit(number, std::move(outcome));
   if (stopped != StopReason::kNone) task->Stop(stopped);
-  task->Start([self = shared_from_this(), raw = task.get(),
-               number](Task::Outcome outcome) {
-    self->Forget(raw);
-    self->Emit(number, std::move(outcome));
-  });
+  task->Start(std::move(done));
 }
 
 void Call::Forget(const Task* task) {

@@ -52,8 +52,9 @@ class Call : public DrainableCall, public std::enable_shared_from_this<Call> {
     Start(origin_, std::move(operation), std::move(message), 0);
   }
 
-  /// The outcome of a request: once for each, from within Start() or Stop(), or
-  /// from a worker; of different requests also at the same time.
+  /// The outcome of a request, also where there was no memory to begin it: once
+  /// for each, from within Start() or Stop(), or from a worker; of different
+  /// requests also at the same time.
   virtual void Emit(int64_t number, Task::Outcome outcome) = 0;
 
   /// The transport says that the call has been cancelled, by its caller or by

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <new>
 #include <utility>
 
 namespace attention::server {
@@ -36,9 +37,9 @@ class FairQueue::Share {
   }
   // The part of this name, made where it is not there.
   Share* Get(const std::string& name, int of_class) {
-    std::unique_ptr<Share>& part = parts[name];
-    if (part == nullptr) part = std::make_unique<Share>(this, of_class);
-    return part.get();
+    if (Share* const part = Find(name)) return part;
+    return parts.emplace(name, std::make_unique<Share>(this, of_class))
+        .first->second.get();
   }
   // The first that costs no more and comes from this share, by its order.
   Share* FirstUpTo(double most) {
@@ -111,15 +112,24 @@ FairQueue::Share* FairQueue::Add(const Path& path,
   }
   ++active_;
   ++waiting_of_class_[static_cast<size_t>(cost_class)];
-  Update(leaf);
+  try {
+    Update(leaf);
+  } catch (const std::bad_alloc&) {
+    leaf->items.pop_back();
+    --active_;
+    NoteGone(leaf, cost);
+    throw;
+  }
   return leaf;
 }
 
-// After a change of what waits in it, or of what its shares have had.
+// After a change of what waits in it, or of what its shares have had. It takes
+// memory for shares in which something begins to wait.
 void FairQueue::Update(Share* leaf) {
   for (Share* share = leaf; share->parent != nullptr; share = share->parent) {
     Share& parent = *share->parent;
-    if (share->waits) parent.waiting.erase(share);
+    decltype(parent.waiting)::node_type place;
+    if (share->waits) place = parent.waiting.extract(share);
     const bool waits =
         share->is_leaf() ? !share->items.empty() : !share->waiting.empty();
     if (waits && !share->waits) {
@@ -131,7 +141,11 @@ void FairQueue::Update(Share* leaf) {
     const Item& next = share->Next();
     share->tag = share->start + next.cost;
     share->arrival = next.arrival;
-    parent.waiting.insert(share);
+    if (place.empty()) {
+      parent.waiting.insert(share);
+    } else {
+      parent.waiting.insert(std::move(place));
+    }
   }
 }
 

@@ -66,7 +66,8 @@ class FairQueue {
   FairQueue();
   ~FairQueue();
 
-  /// `work` waits for its turn. What is returned is for Remove().
+  /// `work` waits for its turn. What is returned is for Remove(). Where it
+  /// throws std::bad_alloc, nothing waits more than before.
   Share* Add(const Path& path, std::shared_ptr<QueuedWork> work, double cost);
   /// The one whose turn it is; there must be one.
   Taken Take();

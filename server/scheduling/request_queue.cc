@@ -1,10 +1,12 @@
 #include "server/scheduling/request_queue.h"
 
 #include <algorithm>
+#include <new>
 #include <optional>
 #include <string>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "server/scheduling/retry_after.h"
 
@@ -92,17 +94,32 @@ absl::Status RequestQueue::Add(std::shared_ptr<QueuedWork> work,
   {
     const std::lock_guard lock(mutex_);
     if (absl::Status late = CheckInTime(entry, cost); !late.ok()) return late;
-    waiting_.emplace(key, fair_.Add(entry.path, std::move(work), cost));
+    const auto place = waiting_.emplace(key, nullptr).first;
+    absl::Cleanup forget = [&] { waiting_.erase(place); };
+    place->second = fair_.Add(entry.path, std::move(work), cost);
+    std::move(forget).Cancel();
     lowest_class_.store(fair_.lowest_class(), std::memory_order_relaxed);
     ++posted_;
   }
-  workers_.Post([this] {
-    RunNext();
-    // Notified under the lock: the queue may be gone the moment it is released.
-    const std::lock_guard lock(mutex_);
-    if (--posted_ == 0) idle_.notify_all();
-  });
+  try {
+    workers_.Post([this] {
+      RunNext();
+      NoteReturned();
+    });
+  } catch (const std::bad_alloc&) {
+    const bool waits = Remove(key);
+    // A turn that was posted for another one has come to it: that one's is due.
+    if (!waits) RunNext();
+    NoteReturned();
+    if (waits) throw;
+  }
   return absl::OkStatus();
+}
+
+void RequestQueue::NoteReturned() {
+  // Notified under the lock: the queue may be gone the moment it is released.
+  const std::lock_guard lock(mutex_);
+  if (--posted_ == 0) idle_.notify_all();
 }
 
 absl::Status RequestQueue::CheckInTime(const QueueEntry& entry,

@@ -62,7 +62,8 @@ class RequestQueue {
 
   /// `work` runs when its turn comes. RESOURCE_EXHAUSTED, with the time after
   /// which to try again, where what is in front of it would take until after
-  /// its deadline; an idle queue tries whatever comes.
+  /// its deadline; an idle queue tries whatever comes. Where it throws
+  /// std::bad_alloc, `work` does not run.
   absl::Status Add(std::shared_ptr<QueuedWork> work, const QueueEntry& entry);
 
   /// True where it was still waiting: it will not run then.
@@ -82,6 +83,7 @@ class RequestQueue {
   double Remaining(const Turn& turn) const;
   void NoteTaken(const FairQueue::Taken& taken);
 
+  void NoteReturned();
   void RunNext();
   void GiveWay(Turn& turn);
   void Run(FairQueue::Taken& taken, bool given_way,

@@ -1,5 +1,6 @@
 #include "server/scheduling/serial_queue.h"
 
+#include <algorithm>
 #include <iterator>
 #include <utility>
 
@@ -31,39 +32,53 @@ void SerialQueue::Stop() {
 // Once, for a clock may go back; and what want of memory leaves open is
 // refused.
 bool SerialQueue::Waiting::IsWanted() {
-  why = WithoutBadAlloc([this] { return wanted(); });
+  why = WithoutBadAlloc([this] { return waiter.wanted(); }, OutOfMemoryForNow);
   return why.ok();
 }
 
-void SerialQueue::Add(Task task, Places places, StillWanted wanted) {
+void SerialQueue::Add(Task task, Places places, Waiter waiter) {
   std::list<Waiting> added;  // of one, until it waits
-  added.push_back({std::move(task), std::move(wanted)});
+  added.push_back({std::move(task), std::move(waiter)});
+  const std::string& party = added.front().waiter.party;
   std::list<Waiting> unwanted;  // told without the lock, as is what is refused
   absl::Status refusal;
-  const size_t most =
-      places == Places::kHalf ? most_waiting_ / 2 : most_waiting_;
   {
     const std::lock_guard lock(mutex_);
-    const auto full = [&] {
-      return places != Places::kUnbounded && waiting_.size() >= most;
-    };
-    if (full()) unwanted = TakeUnwanted();
-    if (draining_) {
-      refusal = Draining();
-    } else if (full()) {
-      refusal = WithoutBadAlloc([&] {
-        return RetryAfter(absl::ResourceExhaustedError(absl::StrCat(
-                              subject_, " is busy: ", waiting_.size(),
-                              " calls wait for it (at most ", most, ")")),
-                          kTryAgain);
-      });
-    } else {
+    const auto check = [&] { return CheckPlace(places, party); };
+    refusal = WithoutBadAlloc(check, OutOfMemoryForNow);
+    if (!refusal.ok()) {
+      unwanted = TakeUnwanted();
+      refusal = WithoutBadAlloc(check, OutOfMemoryForNow);
+    }
+    if (draining_) refusal = Draining();
+    if (refusal.ok()) {
       waiting_.splice(waiting_.end(), added);
       changed_.notify_all();
     }
   }
   for (const Waiting& one : unwanted) one.task(one.why);
   for (const Waiting& one : added) one.task(refusal);
+}
+
+absl::Status SerialQueue::CheckPlace(Places places,
+                                     const std::string& party) const {
+  if (places == Places::kUnbounded) return absl::OkStatus();
+  const size_t most =
+      places == Places::kHalf ? most_waiting_ / 2 : most_waiting_;
+  const size_t most_own = std::max<size_t>(most / 2, 1);
+  const auto own = static_cast<size_t>(
+      std::count_if(waiting_.begin(), waiting_.end(), [&](const Waiting& one) {
+        return !party.empty() && one.waiter.party == party;
+      }));
+  if (waiting_.size() < most && own < most_own) return absl::OkStatus();
+  const std::string calls =
+      waiting_.size() < most
+          ? absl::StrCat(own, " calls of this caller wait for it (at most ",
+                         most_own, ")")
+          : absl::StrCat(waiting_.size(), " calls wait for it (at most ", most,
+                         ")");
+  return OrTryAgain(absl::ResourceExhaustedError(
+      absl::StrCat(subject_, " is busy: ", calls)));
 }
 
 std::list<SerialQueue::Waiting> SerialQueue::TakeUnwanted() {

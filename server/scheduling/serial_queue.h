@@ -10,6 +10,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "absl/status/status.h"
 
@@ -37,17 +38,26 @@ class SerialQueue {
   SerialQueue(const SerialQueue&) = delete;
   SerialQueue& operator=(const SerialQueue&) = delete;
 
+  /// Who waits for a task.
+  struct Waiter {
+    /// A caller's name, or an address. Empty: nobody's own.
+    std::string party = {};
+    StillWanted wanted = [] { return absl::OkStatus(); };
+  };
+
   /// Where a task may wait: in any place; in half of them, which leaves some to
-  /// others; or beyond them, however many wait.
+  /// others; or beyond them, however many wait. One party's tasks have half of
+  /// those at most.
   enum class Places : uint8_t { kAll, kHalf, kUnbounded };
 
   /// Where the queue is full the task is told RESOURCE_EXHAUSTED, with a time
   /// after which to try again, and once it drains UNAVAILABLE, both before this
   /// returns. Before that, those that nobody waits for give up their places,
   /// and are told why. So is one that nobody waits for in its turn.
-  void Add(
-      Task task, Places places = Places::kAll,
-      StillWanted wanted = [] { return absl::OkStatus(); });
+  void Add(Task task, Places places, Waiter waiter);
+  void Add(Task task, Places places = Places::kAll) {
+    Add(std::move(task), places, Waiter());
+  }
 
   /// From now on no task has its turn: those that wait are told UNAVAILABLE
   /// before this returns. The one that runs goes on.
@@ -62,13 +72,15 @@ class SerialQueue {
  private:
   struct Waiting {
     Task task;
-    StillWanted wanted;
+    Waiter waiter;
     absl::Status why = {};  // nobody waits for it; as IsWanted() was told
 
     bool IsWanted();
   };
 
   void Work();
+  // OK where one more may wait; mutex_ is held.
+  absl::Status CheckPlace(Places places, const std::string& party) const;
   std::list<Waiting> TakeUnwanted();  // mutex_ is held
 
   const std::string subject_;

@@ -1,6 +1,7 @@
 #include "server/scheduling/task.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -13,12 +14,23 @@ namespace {
 
 // `facts` say, when memory has run out, whether the request is repeatable, and
 // are told so.
+absl::Status NoMemory(RequestFacts& facts) {
+  facts.refusal = Refusal::kServerMemory;
+  return OrTryAgain(OutOfMemory(), facts.repeatable);
+}
+
 template <typename Function>
 auto OrOutOfMemory(RequestFacts& facts, Function function) {
-  return WithoutBadAlloc(function, [&facts] {
-    facts.refusal = Refusal::kServerMemory;
-    return OrTryAgain(OutOfMemory(), facts.repeatable);
-  });
+  return WithoutBadAlloc(function, [&facts] { return NoMemory(facts); });
+}
+
+// For what nobody is refused for.
+template <typename Function>
+void IfMemoryAllows(Function function) {
+  try {
+    function();
+  } catch (const std::bad_alloc&) {  // left out
+  }
 }
 
 }  // namespace
@@ -50,6 +62,20 @@ Task::Task(const TaskServices& services, RequestArrival arrival)
 
 void Task::Start(Done done) {
   done_ = std::move(done);
+  OrFinish([this] { Begin(); });
+}
+
+// A step that finds no memory has not handed the task on: it is in no queue.
+void Task::OrFinish(absl::FunctionRef<void()> step) {
+  try {
+    step();
+  } catch (const std::bad_alloc&) {
+    if (done_ == nullptr) throw;  // by whoever was called
+    Refuse(NoMemory(facts_));
+  }
+}
+
+void Task::Begin() {
   if (services_.metrics != nullptr) services_.metrics->NoteArrival(facts_.rpc);
   StopIfLate();
   if (stop_.stop_requested()) return RefuseStopped();
@@ -69,10 +95,7 @@ void Task::DecodeAndGoOn(Turn* turn) {
   decoded_ = true;
   // Of what was read to its end: a message that is wrong at its beginning says
   // nothing of its length.
-  if (status.ok() && turn != nullptr) {
-    services_.costs.Learn(decoding_, turn->ThreadTime(),
-                          arrival_.origin->path().party);
-  }
+  if (status.ok() && turn != nullptr) Learn(decoding_, *turn);
   if (status.ok() && needs_.quick) return RunAndFinish({});
   if (status.ok()) status = Enqueue(needs_.work, turn);
   if (!status.ok() && stop_.stop_requested()) return RefuseQueued();
@@ -157,19 +180,25 @@ void Task::RefuseStopped() {
 void Task::RunQueued(Turn& turn) {
   if (!decoded_) {
     turn.SetParts(1);
-    return DecodeAndGoOn(&turn);
+    return OrFinish([&] { DecodeAndGoOn(&turn); });
   }
-  RunAndFinish({.give_way =
-                    [this, &turn] {
-                      StopIfTooLong(turn);
-                      turn.GiveWay();
-                    },
-                .look = [this, &turn] { StopIfTooLong(turn); }});
+  OrFinish([&] {
+    RunAndFinish({.give_way =
+                      [this, &turn] {
+                        StopIfTooLong(turn);
+                        turn.GiveWay();
+                      },
+                  .look = [this, &turn] { StopIfTooLong(turn); }});
+  });
   turn.SetParts(facts_.parts);
-  if (computed_) {
-    services_.costs.Learn(needs_.work, turn.ThreadTime(),
+  if (computed_) Learn(needs_.work, turn);
+}
+
+void Task::Learn(const Work& work, const Turn& turn) {
+  IfMemoryAllows([&] {
+    services_.costs.Learn(work, turn.ThreadTime(),
                           arrival_.origin->path().party);
-  }
+  });
 }
 
 void Task::RunAndFinish(const Pauses& pauses) {
@@ -209,7 +238,7 @@ void Task::Finish(absl::StatusOr<ReplyBuffer> reply) {
   if (reply.ok()) {
     facts_.reply_bytes = static_cast<int64_t>(reply->bytes().Length());
   }
-  Observe(facts_, services_.metrics);
+  IfMemoryAllows([this] { Observe(facts_, services_.metrics); });
 
   Outcome outcome;
   outcome.status = reply.status();

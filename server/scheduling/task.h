@@ -9,6 +9,7 @@
 #include <stop_token>
 #include <string>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "core/worker_pool.h"
 #include "server/memory/received_slices.h"
@@ -80,7 +81,8 @@ class Task final : public QueuedWork,
   Task(const TaskServices& services, RequestArrival arrival);
 
   /// Once. `done` is called exactly once: from within Start() where the request
-  /// is refused or computed at once, else from a worker.
+  /// is refused or computed at once, else from a worker. Also where there is
+  /// no memory to go on.
   void Start(Done done);
 
   /// From any thread, also before Start(): what waits leaves the queue and
@@ -94,11 +96,14 @@ class Task final : public QueuedWork,
  private:
   absl::Status Hold(int64_t bytes);
   absl::Status HoldWhileDecoding(int64_t bytes, Turn* turn);
+  void Begin();
   void DecodeAndGoOn(Turn* turn);
   absl::Status Decode(Turn* turn);
   absl::Status Enqueue(const Work& work, const Turn* within);
   absl::Status Run(const Pauses& pauses);
   void RunAndFinish(const Pauses& pauses);
+  void OrFinish(absl::FunctionRef<void()> step);
+  void Learn(const Work& work, const Turn& turn);
   void Refuse(const absl::Status& status);
   void RefuseStopped();
   void RefuseQueued();

@@ -28,9 +28,9 @@ class InferenceManagement {
   /// What a call is answered with, once.
   template <typename Response>
   using Reply = std::function<void(absl::StatusOr<Response>)>;
-  /// Of a call that waits for its turn: why it is not to be done any more,
-  /// CANCELLED or DEADLINE_EXCEEDED.
-  using StillWanted = SerialQueue::StillWanted;
+  /// Of a call that waits for its turn: whose it is, and why it is not to be
+  /// done any more, CANCELLED or DEADLINE_EXCEEDED.
+  using Waiter = SerialQueue::Waiter;
 
   /// The arguments outlive it.
   InferenceManagement(const ServerOptions& options, const Engine& engine,
@@ -93,16 +93,15 @@ class InferenceManagement {
   /// queue's thread, or on the calling one where nothing has to wait.
   void RepositoryIndex(const Caller* caller,
                        const inference::RepositoryIndexRequest& request,
-                       StillWanted wanted,
+                       Waiter waiter,
                        Reply<inference::RepositoryIndexResponse> reply);
   void RepositoryModelLoad(const Caller* caller,
                            const inference::RepositoryModelLoadRequest& request,
-                           StillWanted wanted,
+                           Waiter waiter,
                            Reply<inference::RepositoryModelLoadResponse> reply);
   void RepositoryModelUnload(
       const Caller* caller,
-      const inference::RepositoryModelUnloadRequest& request,
-      StillWanted wanted,
+      const inference::RepositoryModelUnloadRequest& request, Waiter waiter,
       Reply<inference::RepositoryModelUnloadResponse> reply);
 
  private:
@@ -111,7 +110,7 @@ class InferenceManagement {
   absl::Status CheckSharedMemory(const Caller* caller) const;
   // Replies with what `work` comes to, when its turn has come.
   template <typename Response>
-  void InTurn(StillWanted wanted, Reply<Response> reply,
+  void InTurn(Waiter waiter, Reply<Response> reply,
               std::function<absl::StatusOr<Response>()> work,
               SerialQueue::Places places = SerialQueue::Places::kAll);
   inference::RepositoryIndexResponse Index(bool ready_alone) const;

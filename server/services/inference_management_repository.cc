@@ -44,7 +44,7 @@ absl::Status InferenceManagement::CheckControl(const Caller* caller) const {
 }
 
 template <typename Response>
-void InferenceManagement::InTurn(StillWanted wanted, Reply<Response> reply,
+void InferenceManagement::InTurn(Waiter waiter, Reply<Response> reply,
                                  std::function<absl::StatusOr<Response>()> work,
                                  SerialQueue::Places places) {
   repository_queue_.Add(
@@ -54,7 +54,7 @@ void InferenceManagement::InTurn(StillWanted wanted, Reply<Response> reply,
                                           OutOfMemoryForNow)
                         : turn);
       },
-      places, std::move(wanted));
+      places, std::move(waiter));
 }
 
 inference::RepositoryIndexResponse InferenceManagement::Index(
@@ -82,7 +82,7 @@ inference::RepositoryIndexResponse InferenceManagement::Index(
 
 void InferenceManagement::RepositoryIndex(
     const Caller* /*caller*/, const inference::RepositoryIndexRequest& request,
-    StillWanted wanted, Reply<inference::RepositoryIndexResponse> reply) {
+    Waiter waiter, Reply<inference::RepositoryIndexResponse> reply) {
   if (!request.repository_name().empty()) return reply(OneRepository());
   // Those that are ready are known without looking at the folders.
   const bool ready_alone = request.ready();
@@ -91,14 +91,14 @@ void InferenceManagement::RepositoryIndex(
   }
   // It needs no right, and may not take the places of those who have one.
   InTurn<inference::RepositoryIndexResponse>(
-      std::move(wanted), std::move(reply),
+      std::move(waiter), std::move(reply),
       [this] { return Index(/*ready_alone=*/false); },
       SerialQueue::Places::kHalf);
 }
 
 void InferenceManagement::RepositoryModelLoad(
     const Caller* caller, const inference::RepositoryModelLoadRequest& request,
-    StillWanted wanted, Reply<inference::RepositoryModelLoadResponse> reply) {
+    Waiter waiter, Reply<inference::RepositoryModelLoadResponse> reply) {
   using Response = inference::RepositoryModelLoadResponse;
   if (absl::Status may = CheckControl(caller); !may.ok()) return reply(may);
   if (!request.parameters().empty()) {
@@ -109,14 +109,14 @@ void InferenceManagement::RepositoryModelLoad(
   }
   const absl::StatusOr<std::string> name = NameIn(request);
   if (!name.ok()) return reply(name.status());
-  InTurn<Response>(std::move(wanted), std::move(reply), [this, name = *name] {
+  InTurn<Response>(std::move(waiter), std::move(reply), [this, name = *name] {
     return Done<Response>(repository_.Load(name));
   });
 }
 
 void InferenceManagement::RepositoryModelUnload(
     const Caller* caller,
-    const inference::RepositoryModelUnloadRequest& request, StillWanted wanted,
+    const inference::RepositoryModelUnloadRequest& request, Waiter waiter,
     Reply<inference::RepositoryModelUnloadResponse> reply) {
   using Response = inference::RepositoryModelUnloadResponse;
   if (absl::Status may = CheckControl(caller); !may.ok()) return reply(may);
@@ -130,7 +130,7 @@ void InferenceManagement::RepositoryModelUnload(
   }
   const absl::StatusOr<std::string> name = NameIn(request);
   if (!name.ok()) return reply(name.status());
-  InTurn<Response>(std::move(wanted), std::move(reply), [this, name = *name] {
+  InTurn<Response>(std::move(waiter), std::move(reply), [this, name = *name] {
     return Done<Response>(repository_.Unload(name));
   });
 }

@@ -13,6 +13,8 @@
 #include "server/options/options.h"
 #include "server/resident/resident_store.h"
 #include "server/scheduling/active_calls.h"
+#include "server/scheduling/call_origin.h"
+#include "server/scheduling/retry_after.h"
 #include "server/scheduling/task.h"
 #include "server/services/answer.h"
 #include "server/services/caller_of_call.h"
@@ -112,14 +114,17 @@ class InferenceService final : public inference_methods::AllMethods {
   template <typename Request, typename Response, typename Method>
   Reactor* Ask(Context* context, const grpc::ByteBuffer& bytes,
                grpc::ByteBuffer& response, Method method) {
-    const auto caller = CallerOfCall(services_.callers, *context);
-    if (!caller.ok()) return Answer(context, caller.status());
-    const auto request = ReadSmallMessage<Request>(bytes);
-    if (!request.ok()) return Answer(context, request.status());
-    const absl::StatusOr<Response> reply =
-        (management_.*method)(caller->get(), *request);
-    if (reply.ok()) WriteMessage(*reply, response);
-    return Answer(context, reply.status());
+    const auto ask = [&] {
+      const auto caller = CallerOfCall(services_.callers, *context);
+      if (!caller.ok()) return caller.status();
+      const auto request = ReadSmallMessage<Request>(bytes);
+      if (!request.ok()) return request.status();
+      const absl::StatusOr<Response> reply =
+          (management_.*method)(caller->get(), *request);
+      if (reply.ok()) WriteMessage(*reply, response);
+      return reply.status();
+    };
+    return Answer(context, WithoutBadAlloc(ask, OutOfMemoryForNow));
   }
 
   // Answers when it is the call's turn. gRPC keeps the call, with its response,
@@ -127,24 +132,33 @@ class InferenceService final : public inference_methods::AllMethods {
   template <typename Request, typename Response, typename Method>
   Reactor* AskInTurn(Context* context, const grpc::ByteBuffer& bytes,
                      grpc::ByteBuffer& response, Method method) {
-    const auto caller = CallerOfCall(services_.callers, *context);
-    if (!caller.ok()) return Answer(context, caller.status());
-    const auto request = ReadSmallMessage<Request>(bytes);
-    if (!request.ok()) return Answer(context, request.status());
     Reactor* const reactor = context->DefaultReactor();
-    (management_.*method)(
-        caller->get(), *request,
-        [context] {
-          return context->IsCancelled()
-                     ? absl::CancelledError("the caller cancelled the call")
-                     : absl::OkStatus();
-        },
-        [reactor, &response](const absl::StatusOr<Response>& reply) {
-          reactor->Finish(ToGrpcStatus(WithoutBadAlloc([&] {
-            if (reply.ok()) WriteMessage(*reply, response);
-            return reply.status();
-          })));
-        });
+    const auto wait_for_turn = [&] {
+      const auto caller = CallerOfCall(services_.callers, *context);
+      if (!caller.ok()) return caller.status();
+      const auto request = ReadSmallMessage<Request>(bytes);
+      if (!request.ok()) return request.status();
+      const auto wanted = [context] {
+        return context->IsCancelled()
+                   ? absl::CancelledError("the caller cancelled the call")
+                   : absl::OkStatus();
+      };
+      const CallOrigin origin{.peer = context->peer(), .caller = *caller};
+      (management_.*method)(
+          caller->get(), *request, {origin.path().party, wanted},
+          [reactor, &response](const absl::StatusOr<Response>& reply) {
+            const auto write = [&] {
+              if (reply.ok()) WriteMessage(*reply, response);
+              return reply.status();
+            };
+            reactor->Finish(
+                ToGrpcStatus(WithoutBadAlloc(write, OutOfMemoryForNow)));
+          });
+      return absl::OkStatus();
+    };
+    const absl::Status refusal =
+        WithoutBadAlloc(wait_for_turn, OutOfMemoryForNow);
+    if (!refusal.ok()) reactor->Finish(ToGrpcStatus(refusal));
     return reactor;
   }
 

@@ -108,6 +108,10 @@ KeyValueService::Reactor* KeyValueService::AskInTurn(
     // Files are nobody's own: who may, reads and replaces those of all.
     auto asked = Read<Request>(*context, request, Right::kSequenceFiles);
     if (!asked.ok()) return asked.status();
+    std::string party =
+        CallOrigin{.peer = context->peer(), .caller = asked->caller}
+            .path()
+            .party;
     files_.Add(
         [=, this, &response,
          asked = *std::move(asked)](const absl::Status& turn) {
@@ -121,7 +125,7 @@ KeyValueService::Reactor* KeyValueService::AskInTurn(
           reactor->Finish(ToGrpcStatus(
               turn.ok() ? WithoutBadAlloc(in_turn, OutOfMemoryForNow) : turn));
         },
-        SerialQueue::Places::kAll, go_on);
+        SerialQueue::Places::kAll, {std::move(party), go_on});
     return absl::OkStatus();
   };
   const absl::Status refusal =

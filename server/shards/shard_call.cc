@@ -182,9 +182,11 @@ void ShardCall::Arrived() {
                             : answers_.front().results.front().bytes *
                                   static_cast<int64_t>(answers_.size());
   if (bytes <= kMostBytesAtOnce || !failure().ok()) return Conclude();
-  absl::Status late = services().queue.Add(
-      std::shared_ptr<QueuedWork>(shared_from_this(), this),
-      {origin().path(), std::chrono::nanoseconds(bytes), origin().deadline});
+  absl::Status late = WithoutBadAlloc([&] {
+    return services().queue.Add(
+        std::shared_ptr<QueuedWork>(shared_from_this(), this),
+        {origin().path(), std::chrono::nanoseconds(bytes), origin().deadline});
+  });
   if (!late.ok()) End(late);
 }
 

@@ -1,9 +1,8 @@
 // attention-server where an allocation or a thread fails that could be had a
-// moment before, or a disk hangs: what cannot be provoked from outside.
+// moment before: what cannot be provoked from outside.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <csignal>
 #include <cstdint>
 #include <filesystem>
@@ -11,12 +10,12 @@
 #include <limits>
 #include <memory>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "tests/service/faulty_server.h"
 #include "tests/service/http_caller.h"
 #include "tests/service/http_infer.h"
 #include "tests/service/infer_requests.h"
@@ -25,7 +24,6 @@
 #include "tests/service/sequences_fixture.h"
 #include "tests/service/wire_client.h"
 #include "tests/support/faults/planned_faults.h"
-#include "tests/support/temporary_folder.h"
 
 namespace attention::test {
 namespace {
@@ -37,11 +35,6 @@ constexpr int64_t kForEver = std::numeric_limits<int64_t>::max();
 // More than gRPC 1.51 allocates at once where it reads from a socket, after
 // which it does not look whether it got it: 64 KiB, and what is before them.
 constexpr int64_t kLarge = 128 << 10;
-
-RunningServer LaunchWith(const PlannedFaults& faults,
-                         const std::vector<std::string>& arguments = {}) {
-  return Launch(arguments, faults.BeforeProgram());
-}
 
 // Query, key, value, output and weights of more than kLarge each.
 v1::AttendRequest RequestOfLargeTensors() {
@@ -78,30 +71,26 @@ absl::Status AskOnAStream(WireClient& client) {
                       response.error().message());
 }
 
-class LargeAllocationTest : public testing::TestWithParam<Way> {};
+class LargeAllocationTest : public FaultyServerTest,
+                            public testing::WithParamInterface<Way> {};
 
 // Each of them in turn, until there is none left that fails.
 TEST_P(LargeAllocationTest, ThatFailsEndsTheRequestAlone) {
-  PlannedFaults faults;
-  const TemporaryFolder files;
-  const RunningServer server = LaunchWith(
-      faults,
-      {"--resident-folder", files.path(), "--model-repository", files.path()});
-  ASSERT_NE(server.address, "") << server.process->ReadAll();
-  WireClient client(server.address);
-  GetParam().prepare(client, files.path());
-  ASSERT_EQ(GetParam().ask(server, client), absl::OkStatus());
-  faults.plan().large_bytes = kLarge;
-  Faults& allocations = faults.plan().large_allocations;
+  ASSERT_NO_FATAL_FAILURE(Start({"--resident-folder", folder_.path(),
+                                 "--model-repository", folder_.path()}));
+  GetParam().prepare(*client_, folder_.path());
+  ASSERT_EQ(GetParam().ask(server_, *client_), absl::OkStatus());
+  plan().large_bytes = kLarge;
+  Faults& allocations = plan().large_allocations;
   constexpr int kMost = 200;
   int n = 0;
   for (; n < kMost; ++n) {
     const int64_t before = allocations.failed;
     allocations.skip = n;
     allocations.fail = 1;
-    const absl::Status status = GetParam().ask(server, client);
+    const absl::Status status = GetParam().ask(server_, *client_);
     allocations.fail = 0;
-    ExpectGoodReply(client.Attend(GoodRequest()));
+    ExpectGoodReply(client_->Attend(GoodRequest()));
     if (allocations.failed == before) {
       EXPECT_TRUE(status.ok()) << status;
       break;
@@ -113,8 +102,8 @@ TEST_P(LargeAllocationTest, ThatFailsEndsTheRequestAlone) {
   }
   EXPECT_GE(n, 3);
   EXPECT_LT(n, kMost);
-  server.process->Signal(SIGTERM);
-  EXPECT_EQ(server.process->Wait(), 0);
+  server_.process->Signal(SIGTERM);
+  EXPECT_EQ(server_.process->Wait(), 0);
 }
 
 // The list of its layers is large, and of the first two the list of pages, as
@@ -246,86 +235,104 @@ INSTANTIATE_TEST_SUITE_P(
             MakeModels}),
     [](const auto& way) { return static_cast<std::string>(way.param.name); });
 
+using JsonOverHttpTest = FaultyServerTest;
+
 // Parsing it takes at least one of these allocations.
-TEST(JsonOverHttpTest, ALongKeyIsNotParsedForEachArrayBehindIt) {
-  PlannedFaults faults;
-  const RunningServer server = LaunchWith(faults);
-  ASSERT_NE(server.address, "") << server.process->ReadAll();
+TEST_F(JsonOverHttpTest, ALongKeyIsNotParsedForEachArrayBehindIt) {
+  ASSERT_NO_FATAL_FAILURE(Start());
   constexpr int kArrays = 16'000;
   std::string body =
       absl::StrCat(R"({"\u0041)", std::string(30'000, 'a'), R"(":[{)");
   for (int i = 0; i < kArrays; ++i) body += "[]";
-  faults.plan().large_bytes = 16 << 10;
-  Faults& allocations = faults.plan().large_allocations;
+  plan().large_bytes = 16 << 10;
+  Faults& allocations = plan().large_allocations;
   constexpr int64_t kMany = 1 << 30;  // none fails, each is counted
   allocations.skip = kMany;
   allocations.fail = 1;
-  EXPECT_EQ(HttpStatus(HttpPost(server.http_address, kInferPath, body)), 400);
+  EXPECT_EQ(HttpStatus(HttpPost(server_.http_address, kInferPath, body)), 400);
   EXPECT_LT(kMany - allocations.skip, kArrays / 16);
 }
 
 // It is parsed on a thread of its own, with a list that grows in steps.
-TEST(JsonOverHttpTest, WhereThereIsNoMemoryToParseItEndsTheRequestAlone) {
-  PlannedFaults faults;
-  const RunningServer server = LaunchWith(faults);
-  ASSERT_NE(server.address, "") << server.process->ReadAll();
-  ASSERT_EQ(AskForTheModels(server), absl::OkStatus());
-  faults.plan().large_bytes = kLarge;
-  Faults& allocations = faults.plan().large_allocations;
+TEST_F(JsonOverHttpTest, WhereThereIsNoMemoryToParseItEndsTheRequestAlone) {
+  ASSERT_NO_FATAL_FAILURE(Start());
+  ASSERT_EQ(AskForTheModels(server_), absl::OkStatus());
+  plan().large_bytes = kLarge;
+  Faults& allocations = plan().large_allocations;
   for (const int step : {0, 1, 2}) {
     allocations.skip = step;
     allocations.fail = 1;
-    const absl::Status status = AskForTheModels(server);
+    const absl::Status status = AskForTheModels(server_);
     EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
     EXPECT_EQ(allocations.failed, step + 1);
   }
-  EXPECT_EQ(AskForTheModels(server), absl::OkStatus());
-  server.process->Signal(SIGTERM);
-  EXPECT_EQ(server.process->Wait(), 0);
+  EXPECT_EQ(AskForTheModels(server_), absl::OkStatus());
+  server_.process->Signal(SIGTERM);
+  EXPECT_EQ(server_.process->Wait(), 0);
 }
 
-TEST(FilesAgainTest, WithoutMemoryForTheListOfModelsTheyStayAsTheyWere) {
-  PlannedFaults faults;
-  const TemporaryFolder models;
-  const RunningServer server =
-      LaunchWith(faults, {"--model-repository", models.path()});
-  ASSERT_NE(server.address, "") << server.process->ReadAll();
-  WireClient client(server.address);
-  MakeModels(client, models.path());
-  faults.plan().large_bytes = kLarge;
-  faults.plan().large_allocations.fail = 1;
-  server.process->Signal(SIGHUP);
-  EXPECT_THAT(server.process->ReadLineWith("models stay as they were"),
+using FilesAgainTest = FaultyServerTest;
+
+TEST_F(FilesAgainTest, WithoutMemoryForTheListOfModelsTheyStayAsTheyWere) {
+  ASSERT_NO_FATAL_FAILURE(Start({"--model-repository", folder_.path()}));
+  MakeModels(*client_, folder_.path());
+  plan().large_bytes = kLarge;
+  plan().large_allocations.fail = 1;
+  server_.process->Signal(SIGHUP);
+  EXPECT_THAT(server_.process->ReadLineWith("models stay as they were"),
               HasSubstr("out of memory"));
-  ExpectGoodReply(client.Attend(GoodRequest()));
+  ExpectGoodReply(client_->Attend(GoodRequest()));
 }
+
+using SequenceCallTest = FaultyServerTest;
 
 // Those that are not computed with are read on gRPC's threads.
-TEST(SequenceCallTest, WithoutMemoryForItsMessageEndsAlone) {
-  PlannedFaults faults;
-  const TemporaryFolder files;
-  const RunningServer server =
-      LaunchWith(faults, {"--resident-folder", files.path()});
-  ASSERT_NE(server.address, "") << server.process->ReadAll();
-  WireClient client(server.address);
+TEST_F(SequenceCallTest, WithoutMemoryForItsMessageEndsAlone) {
+  ASSERT_NO_FATAL_FAILURE(Start({"--resident-folder", folder_.path()}));
   v1::TruncateRequest truncate;
   truncate.set_name(std::string(200 << 10, 'n'));
   truncate.set_length(0);
   v1::ExportSequenceRequest out;
   out.set_name(truncate.name());
   out.set_file("s");
-  faults.plan().large_bytes = kLarge;
-  Faults& allocations = faults.plan().large_allocations;
+  plan().large_bytes = kLarge;
+  Faults& allocations = plan().large_allocations;
   for (const auto& [method, message] :
        {std::pair("Truncate", truncate.SerializeAsString()),
         std::pair("Export", out.SerializeAsString())}) {
     const auto ask = [&] {
-      return client.Call(kService + method, message).status().code();
+      return client_->Call(kService + method, message).status().code();
     };
     EXPECT_EQ(ask(), absl::StatusCode::kNotFound) << method;
     allocations.fail = 1;
     EXPECT_EQ(ask(), absl::StatusCode::kResourceExhausted) << method;
     EXPECT_EQ(allocations.fail, 0);
+  }
+}
+
+using InferenceCallTest = FaultyServerTest;
+
+// One that is answered at once, and one that may wait for its turn; fields that
+// are not known are kept in a list.
+TEST_F(InferenceCallTest, WithoutMemoryForItsMessageSaysWhenToTryAgain) {
+  ASSERT_NO_FATAL_FAILURE(Start());
+  std::string message;
+  for (int n = 0; n < 30'000; ++n) message += std::string("x\0", 2);
+  plan().large_bytes = kLarge;
+  Faults& allocations = plan().large_allocations;
+  for (const char* method : {"ServerMetadata", "RepositoryIndex"}) {
+    const auto ask = [&] {
+      return client_
+          ->Call(absl::StrCat("/inference.GRPCInferenceService/", method),
+                 message)
+          .status();
+    };
+    EXPECT_EQ(ask(), absl::OkStatus()) << method;
+    allocations.fail = 1;
+    const absl::Status refused = ask();
+    EXPECT_EQ(allocations.fail, 0) << method;
+    EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted) << refused;
+    EXPECT_TRUE(SaysWhenToTryAgain(refused)) << refused;
   }
 }
 
@@ -343,7 +350,7 @@ Started StartWith(Faults FaultPlan::*kind, int skip) {
   faults.plan().large_bytes = kLarge;
   (faults.plan().*kind).skip = skip;
   (faults.plan().*kind).fail = kForEver;
-  const RunningServer server = LaunchWith(faults);
+  const RunningServer server = Launch({}, faults.BeforeProgram());
   Started started;
   started.serves = !server.address.empty();
   if (started.serves) {
@@ -385,111 +392,47 @@ INSTANTIATE_TEST_SUITE_P(Where, StartTest,
                                       : "NoMemory";
                          });
 
+using NoThreadTest = FaultyServerTest;
+
 // All that it needs of its own it has made at its start.
-TEST(NoThreadTest, NewConnectionsAreServedAndItEndsAsItShould) {
-  PlannedFaults faults;
-  const RunningServer server = LaunchWith(faults);
-  ASSERT_NE(server.address, "") << server.process->ReadAll();
-  faults.plan().spare_grpc = 1;
-  faults.plan().threads.fail = kForEver;
+TEST_F(NoThreadTest, NewConnectionsAreServedAndItEndsAsItShould) {
+  ASSERT_NO_FATAL_FAILURE(Start());
+  plan().spare_grpc = 1;
+  plan().threads.fail = kForEver;
   std::vector<std::unique_ptr<WireClient>> clients;
   std::vector<std::unique_ptr<PendingCall>> calls;
   constexpr int kClients = 24;
   const std::string message = GoodRequest().SerializeAsString();
   for (int i = 0; i < kClients; ++i) {
-    clients.push_back(std::make_unique<WireClient>(server.address));
+    clients.push_back(std::make_unique<WireClient>(server_.address));
     calls.push_back(clients.back()->Start(kAttend, message));
   }
   for (const auto& call : calls) EXPECT_TRUE(call->Wait().ok());
-  EXPECT_EQ(AskOverHttp(server), absl::OkStatus());
+  EXPECT_EQ(AskOverHttp(server_), absl::OkStatus());
   EXPECT_EQ(AskOnAStream(*clients.front()), absl::OkStatus());
-  EXPECT_GT(faults.plan().threads.failed.load(), 0);
-  EXPECT_THAT(server.process->ReadLineWith("new connections get no thread"),
+  EXPECT_GT(plan().threads.failed.load(), 0);
+  EXPECT_THAT(server_.process->ReadLineWith("new connections get no thread"),
               HasSubstr("Resource temporarily unavailable"));
-  server.process->Signal(SIGTERM);
-  EXPECT_EQ(server.process->Wait(), 0);
-}
-
-// A server that has begun to write a file onto a disk that hangs.
-class HangingDiskTest : public testing::Test {
- protected:
-  void SetUp() override {
-    server_ = LaunchWith(faults_, {"--resident-folder", folder_.path(),
-                                   "--drain-time", "100ms"});
-    ASSERT_NE(server_.address, "") << server_.process->ReadAll();
-    client_ = std::make_unique<WireClient>(server_.address);
-    ASSERT_TRUE(client_
-                    ->Call(kService + "Create",
-                           CreateRequest({"s"}).SerializeAsString())
-                    .ok());
-    faults_.plan().syncs.fail = 1;
-    hanging_ = StartExport();
-    const auto late = std::chrono::steady_clock::now() + kPatience;
-    while (faults_.plan().syncs.failed == 0) {
-      ASSERT_LT(std::chrono::steady_clock::now(), late);
-      std::this_thread::yield();
-    }
-  }
-
-  std::unique_ptr<PendingCall> StartExport(
-      std::chrono::milliseconds timeout = kPatience) {
-    v1::ExportSequenceRequest request;
-    request.set_name("s");
-    request.set_file("s.safetensors");
-    return client_->Start(kService + "Export", request.SerializeAsString(),
-                          timeout);
-  }
-
-  const TemporaryFolder folder_;
-  PlannedFaults faults_;
-  RunningServer server_;
-  std::unique_ptr<WireClient> client_;
-  std::unique_ptr<PendingCall> hanging_;
-};
-
-// A drain waits for what writes a file, up to a time.
-TEST_F(HangingDiskTest, DoesNotKeepTheServerFromEnding) {
   server_.process->Signal(SIGTERM);
-  EXPECT_EQ(server_.process->Wait(), 1);
-  EXPECT_THAT(server_.process->ReadAll(),
-              HasSubstr("attention-server: a part of the server has not ended "
-                        "in time"));
-  EXPECT_FALSE(hanging_->Wait().ok());
+  EXPECT_EQ(server_.process->Wait(), 0);
 }
 
-TEST_F(HangingDiskTest, CallsThatAreCancelledLeaveTheirPlacesToOthers) {
-  std::vector<std::unique_ptr<PendingCall>> calls(64);
-  for (auto& call : calls) call = StartExport();
-  // All have arrived when a call that comes after them is answered.
-  EXPECT_EQ(StartExport()->Wait().status().code(),
-            absl::StatusCode::kResourceExhausted);
-  calls.clear();  // which cancels them
-  const auto late = std::chrono::steady_clock::now() + kPatience;
-  absl::Status status;
-  do {  // until the server knows that they are cancelled
-    ASSERT_LT(std::chrono::steady_clock::now(), late) << status;
-    status = StartExport(std::chrono::seconds(1))->Wait().status();
-  } while (absl::IsResourceExhausted(status));
-  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
-}
+using NoMemoryTest = FaultyServerTest;
 
 // gRPC does not look whether it got what it reads into.
-TEST(NoMemoryTest, InALibraryThatDoesNotLookIsNamedAtTheEnd) {
-  PlannedFaults faults;
-  const RunningServer server = LaunchWith(faults);
-  ASSERT_NE(server.address, "") << server.process->ReadAll();
-  WireClient client(server.address);
-  ExpectGoodReply(client.Attend(GoodRequest()));
-  faults.plan().large_bytes = 64 << 10;
-  faults.plan().large_allocations.fail = 1;
+TEST_F(NoMemoryTest, InALibraryThatDoesNotLookIsNamedAtTheEnd) {
+  ASSERT_NO_FATAL_FAILURE(Start());
+  ExpectGoodReply(client_->Attend(GoodRequest()));
+  plan().large_bytes = 64 << 10;
+  plan().large_allocations.fail = 1;
   // Long enough that gRPC reads it in large pieces.
   v1::AttendRequest request = GoodRequest();
   *request.mutable_query() = Filled(v1::DATA_TYPE_FP32, {1 << 22, 1}, 1);
-  EXPECT_EQ(client.Attend(request).status().code(),
+  EXPECT_EQ(client_->Attend(request).status().code(),
             absl::StatusCode::kUnavailable);
-  EXPECT_EQ(server.process->Wait(), -SIGSEGV);
+  EXPECT_EQ(server_.process->Wait(), -SIGSEGV);
   EXPECT_THAT(
-      server.process->ReadAll(),
+      server_.process->ReadAll(),
       HasSubstr("attention-server: a null pointer was used, there is no "
                 "memory to be had"));
 }

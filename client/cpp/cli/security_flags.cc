@@ -1,11 +1,11 @@
 #include "client/cpp/cli/security_flags.h"
 
-#include <fstream>
-#include <sstream>
+#include <string>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "client/cpp/src/security.h"
 
 namespace attention::cli {
 namespace {
@@ -50,11 +50,9 @@ absl::Status ApplySecurityFlags(const SecurityFlags& flags,
     options.tls = files;
   }
   if (flags.token_file.empty()) return absl::OkStatus();
-  std::ifstream file(flags.token_file, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();  // fails, and throws nothing: a folder, for one
-  options.token = std::string(absl::StripAsciiWhitespace(text.str()));
-  if (!text.fail() && !options.token.empty()) return absl::OkStatus();
+  options.token = client::ReadFile(flags.token_file);
+  absl::StripAsciiWhitespace(&options.token);
+  if (!options.token.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       "--token-file: '", flags.token_file, "' cannot be read, or is empty"));
 }

@@ -51,6 +51,13 @@ bool StaysOnThisMachine(absl::string_view target) {
 
 }  // namespace
 
+std::string ReadFile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();  // fails, and throws nothing: a folder, for one
+  return text.fail() ? "" : text.str();
+}
+
 absl::Status CheckSecurity(const ClientOptions& options) {
   if (options.tls && options.credentials != nullptr) {
     return absl::InvalidArgumentError(

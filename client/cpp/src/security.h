@@ -6,6 +6,7 @@
 #include <grpcpp/support/channel_arguments.h>
 
 #include <memory>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "attention_client/client.h"
@@ -20,6 +21,9 @@ absl::Status CheckSecurity(const ClientOptions& options);
 /// INVALID_ARGUMENT names the file that is of no use.
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeCredentials(
     const ClientOptions& options);
+
+/// A file's bytes; none where it is empty, or cannot be read.
+std::string ReadFile(const std::string& path);
 
 /// What belongs to it beside the credentials: the name that TLS expects, and
 /// that no proxy of the environment (http_proxy) comes between this machine and

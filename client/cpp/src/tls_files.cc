@@ -6,13 +6,12 @@
 #include <openssl/pem.h>
 #include <openssl/x509.h>
 
-#include <fstream>
 #include <memory>
-#include <sstream>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "client/cpp/src/security.h"
 
 namespace attention::client {
 namespace {
@@ -30,14 +29,11 @@ absl::Status Unusable(absl::string_view field, absl::string_view path,
       absl::StrCat(field, ": '", path, "' ", why));
 }
 
-absl::Status ReadFile(const char* field, const std::string& path,
-                      std::string& text) {
+absl::Status ReadOption(const char* field, const std::string& path,
+                        std::string& text) {
   if (path.empty()) return absl::OkStatus();
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream contents;
-  contents << file.rdbuf();  // fails, and throws nothing: a folder, for one
-  text = contents.str();
-  if (!contents.fail()) return absl::OkStatus();
+  text = ReadFile(path);
+  if (!text.empty()) return absl::OkStatus();
   return Unusable(field, path, "cannot be read, or is empty");
 }
 
@@ -93,10 +89,10 @@ absl::Status CheckPair(const TlsOptions& tls,
 absl::StatusOr<grpc::SslCredentialsOptions> ReadTlsFiles(
     const TlsOptions& tls) {
   grpc::SslCredentialsOptions pem;
-  absl::Status status = ReadFile("ca_file", tls.ca_file, pem.pem_root_certs);
+  absl::Status status = ReadOption("ca_file", tls.ca_file, pem.pem_root_certs);
   status.Update(
-      ReadFile("certificate_file", tls.certificate_file, pem.pem_cert_chain));
-  status.Update(ReadFile("key_file", tls.key_file, pem.pem_private_key));
+      ReadOption("certificate_file", tls.certificate_file, pem.pem_cert_chain));
+  status.Update(ReadOption("key_file", tls.key_file, pem.pem_private_key));
   if (!status.ok()) return status;
   if (!tls.ca_file.empty() && CertificateIn(pem.pem_root_certs) == nullptr) {
     return Unusable("ca_file", tls.ca_file, kNoCertificate);

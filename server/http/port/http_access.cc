@@ -4,16 +4,15 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "server/base/utf8.h"
 
 namespace attention::server {
 namespace {
 
-constexpr size_t kMostQuoted = 128;
 constexpr char kAnyHost[] = "*";
 
 // What is understood here beyond what every page may send (Fetch Standard).
@@ -48,10 +47,6 @@ std::vector<std::string> AsBrowsersSay(std::vector<std::string> origins) {
     }
   }
   return origins;
-}
-
-std::string Quoted(absl::string_view text) {
-  return absl::StrCat("'", absl::CHexEscape(text.substr(0, kMostQuoted)), "'");
 }
 
 bool IsAddress(absl::string_view host) {
@@ -127,7 +122,7 @@ std::optional<HttpReply> HttpAccess::Answer(const HttpRequest& request,
   const std::string origin = AllowedOrigin(request);
   if (request.headers.contains("origin") && origin.empty()) {
     return HttpError(
-        403, absl::StrCat("Origin: ", Quoted(request.Header("origin")),
+        403, absl::StrCat("Origin: ", Shown(request.Header("origin")),
                           " (web pages are served whose origin the server's "
                           "--http-allow-origin names)"));
   }
@@ -136,7 +131,7 @@ std::optional<HttpReply> HttpAccess::Answer(const HttpRequest& request,
   if (!probe && !request.encrypted && request.headers.contains("host") &&
       !AllowsHost(host)) {
     return HttpError(
-        403, absl::StrCat("Host: ", Quoted(host),
+        403, absl::StrCat("Host: ", Shown(host),
                           " (expected an IP address, localhost, or a name that "
                           "the server's --http-host lists)"));
   }
@@ -148,7 +143,7 @@ std::optional<HttpReply> HttpAccess::Answer(const HttpRequest& request,
   if (has_body && !type.empty() && !IsBodyType(type)) {
     return HttpError(
         415,
-        absl::StrCat("Content-Type: ", Quoted(type),
+        absl::StrCat("Content-Type: ", Shown(type),
                      " (expected application/json, or application/octet-stream "
                      "with Inference-Header-Content-Length; with curl: -H "
                      "'Content-Type: application/json')"));

@@ -4,10 +4,10 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "server/base/utf8.h"
 
 namespace attention::server {
 namespace {
@@ -15,8 +15,6 @@ namespace {
 namespace http = boost::beast::http;
 
 using Head = http::request_header<http::fields>;
-
-constexpr size_t kMostCodingQuoted = 64;
 
 // A field's value, and how often the field is there; of several the first.
 struct Found {
@@ -74,9 +72,8 @@ absl::Status CheckTransferEncoding(const Head& head) {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("Transfer-Encoding: '",
-                   absl::CHexEscape(coding.value.substr(0, kMostCodingQuoted)),
-                   "' (expected chunked, alone)"));
+      absl::StrCat("Transfer-Encoding: ", Shown(coding.value),
+                   " (expected chunked, alone)"));
 }
 
 }  // namespace

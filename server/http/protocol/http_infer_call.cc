@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "server/http/port/http_status.h"
 #include "server/telemetry/trace_context.h"
@@ -48,6 +49,7 @@ void HttpInferCall::Begin(const TaskServices& services, ActiveCalls& calls,
       services, calls, std::move(origin), std::move(exchange), std::move(reply),
       std::move(clock));
   call->Join();
+  absl::Cleanup leave = [&call] { call->Leave(); };  // where memory runs out
   call->StopAtDeadline();
   call->exchange_->OnGone([weak = call->weak_from_this()] {
     const auto self = weak.lock();
@@ -56,6 +58,7 @@ void HttpInferCall::Begin(const TaskServices& services, ActiveCalls& calls,
   std::vector<grpc::Slice> body;
   CountedBytes& received = call->exchange_->request().body;
   if (received.size() > 0) body.push_back(std::move(received).ToSlice());
+  std::move(leave).Cancel();
   call->Start(std::move(operation), std::move(body));
 }
 

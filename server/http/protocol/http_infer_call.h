@@ -17,7 +17,8 @@ class HttpInferCall final : public Call {
  public:
   /// Starts the operation; the threads of `clock` wait for its deadline. A
   /// request may return when they have ended and whoever made them is gone: it
-  /// shares them. `reply` is what the operation fills in.
+  /// shares them. `reply` is what the operation fills in. Where it throws
+  /// std::bad_alloc, it has not begun and will not reply.
   static void Begin(const TaskServices& services, ActiveCalls& calls,
                     CallOrigin origin, std::unique_ptr<Operation> operation,
                     std::shared_ptr<HttpExchange> exchange,

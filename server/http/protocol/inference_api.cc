@@ -215,7 +215,11 @@ absl::Status InferenceApi::Manage(const std::shared_ptr<HttpExchange>& exchange,
   if (absl::Status late = wanted(); !late.ok()) return late;
   const auto timer = ReplyAt(*deadline, exchange, *threads_);
   return calls_.Ask(
-      {route, caller.get(), request.body.view(), wanted},
+      {route,
+       caller.get(),
+       request.body.view(),
+       {CallOrigin{.peer = request.peer, .caller = caller}.path().party,
+        wanted}},
       [exchange, timer, trace = TraceParentOf(request)](HttpReply reply) {
         if (!trace.empty()) reply.headers.emplace_back(kTraceParent, trace);
         exchange->Reply(std::move(reply));

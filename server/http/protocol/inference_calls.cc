@@ -152,7 +152,7 @@ Handler Now(absl::StatusOr<Response> (Management::*method)(const Caller*,
 // What may have to wait for its turn.
 template <typename Request, typename Response, typename Write>
 Handler InTurn(void (Management::*method)(const Caller*, const Request&,
-                                          Management::StillWanted,
+                                          Management::Waiter,
                                           Management::Reply<Response>),
                const Write& write, const Keys& keys) {
   return [=](Management& management, CallCounter& counter,
@@ -161,7 +161,7 @@ Handler InTurn(void (Management::*method)(const Caller*, const Request&,
     Request request;
     absl::Status filled = FillRequest(call, keys, request);
     if (!filled.ok()) return filled;
-    (management.*method)(call.caller, request, call.wanted,
+    (management.*method)(call.caller, request, call.waiter,
                          [reply, write, name = call.route.name,
                           counted = Count(counter, request)](
                              const absl::StatusOr<Response>& response) {

@@ -23,7 +23,7 @@ class InferenceCalls {
     const InferenceRoute& route;
     const Caller* caller;  // null: everybody may call
     absl::string_view body;
-    InferenceManagement::StillWanted wanted;
+    InferenceManagement::Waiter waiter;
   };
   using Reply = std::function<void(HttpReply)>;
 

@@ -128,6 +128,9 @@ TEST_F(ModelRepositoryTest, NamesAreRestricted) {
                 StatusIs(absl::StatusCode::kInvalidArgument,
                          HasSubstr("not a model's name")));
   }
+  EXPECT_THAT(repository_->Load(std::string(129, 'a')),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr(std::string(128, 'a') + "...'")));
 }
 
 TEST_F(ModelRepositoryTest, AnUnknownNameListsTheKnownOnes) {

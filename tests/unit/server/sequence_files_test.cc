@@ -79,6 +79,33 @@ TEST_F(SequenceFilesTest, WhatTheStoreRefusesIsNotSaidOfTheFile) {
                        ::testing::StartsWith("no memory for 2 pages")));
 }
 
+TEST_F(SequenceFilesTest, AFileFitsWhereItsKeysDoAndElseDrivesNobodyOut) {
+  store::Store measured{store::StoreOptions{}};
+  ASSERT_THAT(measured.Create("", {SmallForm(), "a", "", std::nullopt}, now_),
+              IsOk());
+  // In one piece; the file is read in several, with which a table would grow.
+  const Rows rows(SmallForm(), 0, int64_t{64} * 65, 1);
+  ASSERT_THAT(measured.Append("", "a", 0, std::nullopt, rows.block(), now_),
+              IsOk());
+  ASSERT_THAT(ExportSequence(measured, "", "a", file_, GoOnAlways), IsOk());
+  for (const std::string name : {"b", ""}) {
+    // One that the store makes has 32 letters, and is kept twice.
+    const int64_t enough =
+        measured.budget().held() + (name.empty() ? 2 * 31 : 0);
+    for (const int64_t missing : {0, 1}) {
+      store::Store store{
+          store::StoreOptions{.memory_limit = enough - missing, .evict = true}};
+      ASSERT_THAT(
+          store.Create("", {SmallForm(), "other", "", std::nullopt}, now_),
+          IsOk());
+      const store::NewSequence wanted{{}, name, "", std::nullopt};
+      const auto made = ImportSequence(store, "", file_, wanted, GoOnAlways);
+      EXPECT_EQ(made.ok(), missing == 0) << made.status();
+      EXPECT_EQ(store.Describe("", "other", now_).ok(), missing == 1);
+    }
+  }
+}
+
 TEST_F(SequenceFilesTest, RowsThatNoSequenceTakesAreSaidOfTheFile) {
   store::Store store{store::StoreOptions{}};
   MakeIn(store, DataType::kInt8);

@@ -96,6 +96,29 @@ TEST(SerialQueue, LeavesHalfOfThePlacesToOthers) {
                                 absl::StatusCode::kOk, absl::StatusCode::kOk));
 }
 
+TEST(SerialQueue, OneCallerHasHalfOfThePlacesAtMost) {
+  std::vector<absl::Status> told;
+  const auto note = [&told](const absl::Status& turn) { told.push_back(turn); };
+  SerialQueue queue("the disk", /*most_waiting=*/4);
+  HeldTask held(queue);
+  const SerialQueue::Waiter one = {.party = "one"};
+  for (int n = 0; n < 3; ++n) queue.Add(note, SerialQueue::Places::kAll, one);
+  ASSERT_EQ(told.size(), 1U);
+  EXPECT_THAT(told.front(),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("the disk is busy: 2 calls of this caller "
+                                 "wait for it (at most 2)")));
+  EXPECT_TRUE(RetryTimeOf(told.front()).has_value());
+  queue.Add(note, SerialQueue::Places::kAll, {.party = "another"});
+  // Of half of the places, half: the other half has been taken.
+  queue.Add(note, SerialQueue::Places::kHalf, {.party = "a third"});
+  EXPECT_EQ(told.size(), 2U);
+  queue.Add(note, SerialQueue::Places::kUnbounded, one);
+  held.Open();
+  ASSERT_TRUE(queue.WaitUntilIdle(kNever));
+  EXPECT_EQ(told.size(), 6U);
+}
+
 TEST(SerialQueue, WhatNobodyWaitsForLeavesItsPlaceToOthers) {
   std::vector<absl::StatusCode> told;
   const auto note = [&told](const absl::Status& turn) {
@@ -107,7 +130,7 @@ TEST(SerialQueue, WhatNobodyWaitsForLeavesItsPlaceToOthers) {
   };
   SerialQueue queue("the disk", /*most_waiting=*/2);
   HeldTask held(queue);
-  queue.Add(note, SerialQueue::Places::kAll, wanted);
+  queue.Add(note, SerialQueue::Places::kAll, {.wanted = wanted});
   queue.Add(note, SerialQueue::Places::kAll);
   queue.Add(note, SerialQueue::Places::kAll);
   EXPECT_THAT(told, ElementsAre(absl::StatusCode::kResourceExhausted));
@@ -126,7 +149,7 @@ TEST(SerialQueue, WhatNobodyWaitsForInItsTurnIsToldWhy) {
   SerialQueue queue("the disk");
   queue.Add([&told](const absl::Status& turn) { told = turn; },
             SerialQueue::Places::kAll,
-            [] { return absl::CancelledError("gone"); });
+            {.wanted = [] { return absl::CancelledError("gone"); }});
   ASSERT_TRUE(queue.WaitUntilIdle(kNever));
   EXPECT_THAT(told, StatusIs(absl::StatusCode::kCancelled, "gone"));
 }
@@ -136,11 +159,10 @@ TEST(SerialQueue, WhatGivesUpItsPlaceIsToldWhatItSaidThen) {
   SerialQueue queue("the disk", /*most_waiting=*/1);
   HeldTask held(queue);
   queue.Add([&told](const absl::Status& turn) { told = turn; },
-            SerialQueue::Places::kAll,
-            [asked = 0]() mutable {
+            SerialQueue::Places::kAll, {.wanted = [asked = 0]() mutable {
               return ++asked == 1 ? absl::CancelledError("gone")
                                   : absl::OkStatus();
-            });
+            }});
   queue.Add([](const absl::Status& /*turn*/) {});
   EXPECT_THAT(told, StatusIs(absl::StatusCode::kCancelled, "gone"));
   held.Open();
@@ -150,13 +172,16 @@ TEST(SerialQueue, WhatCannotBeAskedForWantOfMemoryIsToldSo) {
   std::vector<absl::StatusCode> told;
   const auto note = [&told](const absl::Status& turn) {
     told.push_back(turn.code());
+    EXPECT_EQ(RetryTimeOf(turn).has_value(), !turn.ok());
   };
   const auto wanted = []() -> absl::Status { throw std::bad_alloc(); };
   SerialQueue queue("the disk", /*most_waiting=*/1);
-  queue.Add(note, SerialQueue::Places::kAll, wanted);  // in its turn
+  queue.Add(note, SerialQueue::Places::kAll,
+            {.wanted = wanted});  // in its turn
   ASSERT_TRUE(queue.WaitUntilIdle(kNever));
   HeldTask held(queue);
-  queue.Add(note, SerialQueue::Places::kAll, wanted);  // for its place
+  queue.Add(note, SerialQueue::Places::kAll,
+            {.wanted = wanted});  // for its place
   queue.Add(note);
   held.Open();
   ASSERT_TRUE(queue.WaitUntilIdle(kNever));

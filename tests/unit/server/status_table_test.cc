@@ -125,6 +125,14 @@ TEST(ToUtf8, ReplacesWhatIsNoCharacter) {
   EXPECT_EQ(ToUtf8("\xFF\u00e9\x80"), "?\u00e9?");
 }
 
+TEST(Shown, TellsTheBeginningAndThatThereIsMore) {
+  EXPECT_EQ(Shown(""), "''");
+  EXPECT_EQ(Shown("a b\n"), "'a b\\n'");
+  const std::string longest(128, 'a');
+  EXPECT_EQ(Shown(longest), "'" + longest + "'");
+  EXPECT_EQ(Shown(longest + "b"), "'" + longest + "...'");
+}
+
 TEST(ToGrpcStatus, CutCharactersMakeNoBrokenMessage) {
   const grpc::Status status =
       ToGrpcStatus(absl::NotFoundError("'\u20ac\xC3' is unknown"));

@@ -57,6 +57,23 @@ TEST(StoreForkTest, TheFirstToAppendGoesOnInTheSharedPage) {
   EXPECT_EQ(TagsOf(*sequence), Tags({{100, 1}, {1, 3}}));
 }
 
+TEST(StoreForkTest, AnAppendThatFailsLeavesTheSharedPageToWhoeverIsNext) {
+  const auto budget = std::make_shared<PageBudget>(64 << 10);
+  const auto sequence = MakeSequence(SmallForm(), budget);
+  ASSERT_THAT(AppendRows(*sequence, 100, 1), IsOk());
+  const auto fork = ForkOf(*sequence);
+  const int64_t pages = budget->pages();
+  EXPECT_THAT(AppendRows(*fork, int64_t{64} * 100, 2),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("the limit is reached")));
+  ASSERT_THAT(AppendRows(*sequence, 1, 3), IsOk());
+  EXPECT_EQ(budget->pages(), pages);
+  ASSERT_THAT(AppendRows(*fork, 1, 4), IsOk());
+  EXPECT_EQ(budget->pages(), pages + 1);
+  EXPECT_EQ(TagsOf(*sequence), Tags({{100, 1}, {1, 3}}));
+  EXPECT_EQ(TagsOf(*fork), Tags({{100, 1}, {1, 4}}));
+}
+
 TEST(StoreForkTest, ManyForksGoTheirOwnWays) {
   const auto budget = Unlimited();
   const auto sequence = MakeSequence(SmallForm(), budget);

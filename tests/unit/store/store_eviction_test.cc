@@ -198,6 +198,29 @@ TEST(StoreEvictionTest, AForkThatGoesLeavesThePageToTheOther) {
   EXPECT_EQ(s.Figures("").evictions, 1);
 }
 
+// Each of the others has as much as the append takes without a copy.
+TEST(StoreEvictionTest, ASharedPageThatNobodyGoesOnInIsNotCopied) {
+  const auto fill = [](AStore& s) {
+    ASSERT_THAT(s.Create("", "a"), IsOk());
+    ASSERT_THAT(s.Append("", "a", 100, 1), IsOk());
+    ASSERT_THAT(s.store.Fork("", "a", {.name = "f"}, s.now), IsOk());
+    for (const char* name : {"b", "c"}) {
+      ASSERT_THAT(s.Create("", name), IsOk());
+      ASSERT_THAT(s.Append("", name, 64, 1), IsOk());
+    }
+  };
+  AStore measured;
+  fill(measured);
+  AStore s({.memory_limit = measured.store.budget().held(), .evict = true});
+  fill(s);
+  const auto fork = s.store.Find("", "f", s.now).value();
+  EXPECT_THAT(s.Append("", "a", 64, 2), IsOk());
+  EXPECT_EQ(s.Figures("").evictions, 1);
+  EXPECT_EQ(TagsOf(*s.store.Find("", "a", s.now).value()),
+            Tags({{100, 1}, {64, 2}}));
+  EXPECT_EQ(TagsOf(*fork), Tags({{100, 1}}));
+}
+
 TEST(StoreEvictionTest, OfSequencesThatDoNotAllFitNoneDrivesOthersOut) {
   AStore s({.memory_limit = 3 * EmptyBytes(), .evict = true});
   ASSERT_THAT(s.Create("", "a"), IsOk());
