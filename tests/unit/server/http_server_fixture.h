@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <openssl/ssl.h>
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -70,7 +71,10 @@ class HttpServerTest : public testing::TestWithParam<Speech> {
     handlers.is_probe = [](const HttpRequest& request) {
       return request.path == "/probe";
     };
-    handlers.most_body_bytes = [](const HttpRequest&) { return kMostBody; };
+    handlers.most_body_bytes = [bodies = limits.bodies](const HttpRequest&) {
+      return bodies == nullptr ? kMostBody
+                               : std::min(kMostBody, bodies->limit_of_one());
+    };
     handlers.answer = [this](const std::shared_ptr<HttpExchange>& exchange) {
       Answer(exchange);
     };

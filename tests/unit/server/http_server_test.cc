@@ -24,6 +24,7 @@ using ::attention::test::HttpCaller;
 using ::attention::test::HttpStatus;
 using std::chrono::milliseconds;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 TEST_P(HttpServerTest, AnswersSeveralRequestsOfOneConnection) {
@@ -114,6 +115,29 @@ TEST_P(HttpServerTest, RefusesABodyInChunksAtItsLimit) {
   for (int i = 0; i < kMostBody / 0x10000; ++i) caller.Send(chunk);
   caller.Send("1\r\nx\r\n");
   EXPECT_EQ(HttpStatus(caller.Read("\r\n\r\n")), 413);
+}
+
+// What is taken for it grows in steps.
+TEST_P(HttpServerTest, ABodyInChunksMayTakeAllThatIsLeftToOne) {
+  HttpLimits limits;
+  limits.bodies =
+      std::make_shared<const ByteBudget>(ByteBudget{limits.ledger, 1000 << 10});
+  Start(limits);
+  const auto most = static_cast<size_t>(limits.bodies->limit_of_one());
+  const auto answer = [this](size_t size) {
+    HttpCaller caller(address_, tls());
+    caller.Send(absl::StrCat(
+        "POST /body HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n"
+        "Transfer-Encoding: chunked\r\n\r\n",
+        absl::Hex(size), "\r\n", std::string(size, 'x'), "\r\n0\r\n\r\n"));
+    return caller.Read();
+  };
+  for (const size_t size : {most * 11 / 20, most - 1, most}) {
+    EXPECT_EQ(HttpStatus(answer(size)), 200) << size;
+  }
+  const std::string refused = answer(most + 1);
+  EXPECT_EQ(HttpStatus(refused), 413);
+  EXPECT_THAT(refused, Not(HasSubstr("Retry-After")));
 }
 
 TEST_P(HttpServerTest, AsksForABodyThatIsHeldBack) {
