@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <string>
 #include <thread>
 #include <utility>
@@ -83,8 +84,11 @@ class HttpServerTest : public testing::TestWithParam<Speech> {
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
   }
-  // "/held" is answered by nobody, and its exchange is kept.
+  // "/held" is answered by nobody, and its exchange is kept; that of "/dropped"
+  // is not. "/without-memory" throws.
   void Answer(const std::shared_ptr<HttpExchange>& exchange) {
+    if (exchange->request().path == "/dropped") return;
+    if (exchange->request().path == "/without-memory") throw std::bad_alloc();
     if (exchange->request().path == "/held") {
       const std::lock_guard lock(mutex_);
       held_ = exchange;

@@ -245,6 +245,24 @@ TEST_P(HttpServerTest, WhoWaitsForAReplyIsToldThatTheCallerHasGone) {
   EXPECT_TRUE(ConnectionsBecome(0));
 }
 
+TEST_P(HttpServerTest, WhatCannotBeAnsweredForWantOfMemoryIsClosed) {
+  Start();
+  HttpCaller caller(address_, tls());
+  caller.Send("GET /without-memory HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
+  EXPECT_EQ(caller.Read(), "");
+  EXPECT_TRUE(caller.closed());
+  EXPECT_TRUE(ConnectionsBecome(0));
+}
+
+TEST_P(HttpServerTest, WhatNobodyAnswersAnyMoreEndsWithItsCaller) {
+  Start();
+  auto caller = std::make_unique<HttpCaller>(address_, tls());
+  caller->Send("GET /dropped HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
+  ASSERT_TRUE(ConnectionsBecome(1));
+  caller.reset();
+  EXPECT_TRUE(ConnectionsBecome(0));
+}
+
 TEST_P(HttpServerTest, WhatAReplyHoldsIsLetGoOnceItIsOut) {
   Start();
   HttpCaller caller(address_, tls());
