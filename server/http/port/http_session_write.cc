@@ -67,11 +67,14 @@ std::string HttpSession::ReplyHead(size_t body_bytes) const {
   http::response<http::empty_body> head(
       static_cast<http::status>(reply_.status), parser_->get().version());
   head.set(http::field::server, absl::StrCat("attention-server/", Version()));
-  head.set(http::field::content_type, reply_.content_type);
   head.set(http::field::cache_control, "no-store");
   for (const auto& [name, value] : reply_.headers) head.set(name, value);
   head.keep_alive(keep_alive_);
-  head.content_length(body_bytes);
+  // Without content there is no length of it either (RFC 9110, 8.6).
+  if (head.result() != http::status::no_content) {
+    head.set(http::field::content_type, reply_.content_type);
+    head.content_length(body_bytes);
+  }
   return boost::beast::buffers_to_string(
       http::fields::writer(head, head.version(), head.result_int()).get());
 }
