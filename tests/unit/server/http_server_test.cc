@@ -151,6 +151,21 @@ TEST_P(HttpServerTest, AsksForABodyThatIsHeldBack) {
   EXPECT_EQ(HttpStatus(caller.Read("body")), 200);
 }
 
+TEST_P(HttpServerTest, ARequestBeginsWithItsHead) {
+  Start();
+  HttpCaller caller(address_, tls());
+  caller.Send(
+      "POST /held HTTP/1.1\r\nHost: 127.0.0.1\r\nExpect: 100-continue\r\n"
+      "Content-Length: 4\r\n\r\n");
+  ASSERT_EQ(HttpStatus(caller.Read("\r\n\r\n")), 100);
+  const auto before_the_body = std::chrono::system_clock::now();
+  caller.Send("body");
+  const auto exchange = WaitUntilHeld();
+  ASSERT_NE(exchange, nullptr);
+  EXPECT_LE(exchange->request().begin, before_the_body);
+  exchange->Reply({});
+}
+
 TEST_P(HttpServerTest, RefusesABodyThatIsHeldBackAndTooLarge) {
   Start();
   HttpCaller caller(address_, tls());
