@@ -101,6 +101,7 @@ class HttpSession final : public std::enable_shared_from_this<HttpSession> {
       parser_;
   HttpRequest request_;
   std::string allowed_origin_;  // of request_, or of the reply to it
+  std::string trace_parent_;    // likewise
   int pipelined_ = 0;  // requests since the last one that had to be waited for
   size_t most_body_bytes_ = 0;
   Clock::time_point body_begin_;

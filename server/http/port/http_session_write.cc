@@ -14,6 +14,7 @@
 #include "server/base/version.h"
 #include "server/http/port/http_access.h"
 #include "server/http/port/http_session.h"
+#include "server/telemetry/trace_context.h"
 
 namespace attention::server {
 namespace {
@@ -46,6 +47,9 @@ void HttpSession::Write(HttpReply reply, bool keep_alive) {
   if (!allowed_origin_.empty()) {
     HttpAccess::AddHeaders(allowed_origin_, reply);
     allowed_origin_.clear();
+  }
+  if (!trace_parent_.empty()) {
+    reply.headers.emplace_back(kTraceParent, std::exchange(trace_parent_, {}));
   }
   reply_ = std::move(reply);
   keep_alive_ = keep_alive && place_->MayStay();

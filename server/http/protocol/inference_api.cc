@@ -214,12 +214,10 @@ absl::Status InferenceApi::Manage(const std::shared_ptr<HttpExchange>& exchange,
   };
   if (absl::Status late = wanted(); !late.ok()) return late;
   const auto timer = ReplyAt(*deadline, exchange, *threads_);
-  return calls_.Ask(
-      {route, caller.get(), request.body.view(), wanted},
-      [exchange, timer, trace = TraceParentOf(request)](HttpReply reply) {
-        if (!trace.empty()) reply.headers.emplace_back(kTraceParent, trace);
-        exchange->Reply(std::move(reply));
-      });
+  return calls_.Ask({route, caller.get(), request.body.view(), wanted},
+                    [exchange, timer](HttpReply reply) {
+                      exchange->Reply(std::move(reply));
+                    });
 }
 
 absl::Status InferenceApi::Infer(const std::shared_ptr<HttpExchange>& exchange,

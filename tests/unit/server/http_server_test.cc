@@ -56,6 +56,24 @@ TEST_P(HttpServerTest, HeadGetsTheHeadersAlone) {
   EXPECT_EQ(HttpBody(answer), "");
 }
 
+TEST_P(HttpServerTest, ATraceComesBackWithEveryReply) {
+  Start();
+  const std::string trace =
+      "traceparent: "
+      "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\r\n";
+  const std::string host = "Host: 127.0.0.1\r\n";
+  HttpCaller caller(address_, tls());
+  caller.Send(absl::StrCat("GET /a HTTP/1.1\r\n", host, trace, "\r\n"));
+  EXPECT_THAT(caller.Read("GET /a\n"), HasSubstr(trace));
+  caller.Send(kRequest);
+  EXPECT_THAT(caller.Read("GET /a\n"), Not(HasSubstr("traceparent")));
+  caller.Send(absl::StrCat("POST /a HTTP/1.1\r\n", host, trace,
+                           "Content-Length: 1000000000000\r\n\r\n"));
+  const std::string refused = caller.Read();
+  EXPECT_EQ(HttpStatus(refused), 413);
+  EXPECT_THAT(refused, HasSubstr(trace));
+}
+
 TEST_P(HttpServerTest, RefusesWhatIsNoHttp) {
   Start();
   HttpCaller caller(address_, tls());
