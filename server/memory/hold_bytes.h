@@ -14,8 +14,8 @@ namespace attention::server {
 /// gets: RESOURCE_EXHAUSTED or UNAVAILABLE, or why the request was stopped.
 using HoldBytes = absl::FunctionRef<absl::Status(int64_t bytes)>;
 
-/// Pauses of who reads elements one by one, which takes long: asks for 0 bytes
-/// with each MiB.
+/// Pauses of who reads or merges elements one by one, which takes long: asks
+/// for 0 bytes with each MiB.
 class ReadingPauses {
  public:
   explicit ReadingPauses(HoldBytes hold) : hold_(hold) {}

@@ -45,18 +45,19 @@ absl::Status Peers::Check(const std::string& target) const {
 
 std::shared_ptr<grpc::Channel> Peers::Find(const std::string& target) {
   const std::lock_guard lock(mutex_);
-  const auto [found, is_new] = known_.try_emplace(target);
+  auto found = known_.find(target);
+  if (found == known_.end()) {
+    // It stays unknown where there is no memory for a channel.
+    found = known_.emplace(target, Known{Connect(target)}).first;
+  }
   found->second.used = ++uses_;
-  if (!is_new) return found->second.channel;
-  std::shared_ptr<grpc::Channel> channel = Connect(target);
-  found->second.channel = channel;
   if (known_.size() > kMostChannels) {
     known_.erase(std::min_element(known_.begin(), known_.end(),
                                   [](const auto& a, const auto& b) {
                                     return a.second.used < b.second.used;
                                   }));
   }
-  return channel;
+  return found->second.channel;
 }
 
 std::shared_ptr<grpc::Channel> Peers::Connect(const std::string& target) const {

@@ -76,7 +76,7 @@ ShardRow FirstRow(ShardAnswer& answer) {
 
 }  // namespace
 
-absl::Status MergeAnswers(absl::Span<ShardAnswer> answers) {
+absl::Status MergeAnswers(absl::Span<ShardAnswer> answers, HoldBytes hold) {
   std::vector<Result>& merged = answers.front().results;
   for (const ShardAnswer& answer : answers.subspan(1)) {
     if (absl::Status fits = Check(answer, merged); !fits.ok()) return fits;
@@ -90,7 +90,12 @@ absl::Status MergeAnswers(absl::Span<ShardAnswer> answers) {
   ShardMerger merger(output.type, width);
   std::byte* to_output = merged[kOutput].buffer.data();
   std::byte* to_lse = merged[kLse].buffer.data();
+  const int64_t bytes_at_once =
+      (row_bytes + int64_t{sizeof(float)}) * static_cast<int64_t>(rows.size());
+  ReadingPauses pauses(hold);
   for (int64_t row = 0; row < count; ++row) {
+    absl::Status status = pauses.At(row * bytes_at_once);
+    if (!status.ok()) return status;
     merger.Merge(rows, to_output, to_lse);
     to_output += row_bytes;
     to_lse += sizeof(float);

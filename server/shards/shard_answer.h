@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "attention/v1/attention.pb.h"
+#include "server/memory/hold_bytes.h"
 #include "server/request/results.h"
 
 namespace attention::server {
@@ -25,8 +26,10 @@ struct ShardAnswer {
 };
 
 /// Merges what all have answered into the results of the first one, which is a
-/// part. INVALID_ARGUMENT, with whose it is, where shapes or datatypes differ.
-absl::Status MergeAnswers(absl::Span<ShardAnswer> answers);
+/// part. `hold` is asked for nothing with each MiB of answers, and where it
+/// fails, the merge ends. INVALID_ARGUMENT, with whose it is, where shapes or
+/// datatypes differ.
+absl::Status MergeAnswers(absl::Span<ShardAnswer> answers, HoldBytes hold);
 
 }  // namespace attention::server
 

@@ -101,49 +101,68 @@ absl::Status ShardCall::CheckOthers() const {
 
 void ShardCall::AskOthers() {
   const size_t others = request_.others.size();
+  // They are counted once there was memory for all: who is counted and not
+  // asked would be waited for.
+  std::vector<std::unique_ptr<Asked>> asked;
+  asked.reserve(others);
+  for (size_t i = 0; i < others; ++i) asked.push_back(Prepare(i));
   {
     const std::lock_guard lock(mutex_);
     if (!failure_.ok()) return;
+    asked_ = std::move(asked);
     pending_ += others;
-    for (size_t i = 0; i < others; ++i) {
-      asked_.push_back(std::make_unique<Asked>());
-      grpc::ClientContext& context = asked_.back()->context;
-      context.set_deadline(origin().deadline);
-      if (!authorization_.empty()) {
-        context.AddMetadata(kAuthorization, authorization_);
-      }
-      if (!origin().trace_parent.empty()) {
-        context.AddMetadata(kTraceParent, origin().trace_parent);
-      }
-    }
   }
   for (size_t i = 0; i < others; ++i) Ask(i);
 }
 
-void ShardCall::Ask(size_t other) {
-  Asked& asked = *asked_[other];
+std::unique_ptr<ShardCall::Asked> ShardCall::Prepare(size_t other) {
   const std::string& target = request_.others[other].target;
-  ShardAnswer& answer = answers_[request_.parts.size() + other];
-  answer.whose = target;
-  asked.request = MessageToOther(request_, other);
-  PeerStub(peers_.Find(target))
-      .UnaryCall(&asked.context, Method(), grpc::StubOptions(), &asked.request,
-                 &answer.reply,
-                 [self = shared_from_this(), this, other](
-                     const grpc::Status& status) { OnAnswer(other, status); });
+  answers_[request_.parts.size() + other].whose = target;
+  auto asked = std::make_unique<Asked>();
+  asked->channel = peers_.Find(target);
+  asked->request = MessageToOther(request_, other);
+  grpc::ClientContext& context = asked->context;
+  context.set_deadline(origin().deadline);
+  if (!authorization_.empty()) {
+    context.AddMetadata(kAuthorization, authorization_);
+  }
+  if (!origin().trace_parent.empty()) {
+    context.AddMetadata(kTraceParent, origin().trace_parent);
+  }
+  return asked;
 }
 
+void ShardCall::Ask(size_t other) {
+  Asked& asked = *asked_[other];
+  ShardAnswer& answer = answers_[request_.parts.size() + other];
+  const auto done = [self = shared_from_this(), this,
+                     other](const grpc::Status& status) {
+    OnAnswer(other, status);
+  };
+  absl::Status begun = WithoutBadAlloc([&] {
+    PeerStub(asked.channel)
+        .UnaryCall(&asked.context, Method(), {}, &asked.request, &answer.reply,
+                   done);
+    return absl::OkStatus();
+  });
+  if (begun.ok()) return;
+  Fail(std::move(begun));
+  Arrived();
+}
+
+// gRPC takes what is thrown here for nothing, and nobody would conclude.
 void ShardCall::OnAnswer(size_t other, const grpc::Status& status) {
   ShardAnswer& answer = answers_[request_.parts.size() + other];
   asked_[other]->request.Clear();
-  if (status.ok()) {
+  absl::Status taken = WithoutBadAlloc([&] {
+    if (!status.ok()) return StatusOfPeer(status, answer.whose);
     answer.backend = answer.reply.backend();
     answer.kernel = answer.reply.kernel();
     answer.queue_time = std::chrono::nanoseconds(answer.reply.queue_ns());
     answer.compute_time = std::chrono::nanoseconds(answer.reply.compute_ns());
-  } else {
-    Fail(StatusOfPeer(status, answer.whose));
-  }
+    return absl::OkStatus();
+  });
+  if (!taken.ok()) Fail(std::move(taken));
   Arrived();
 }
 
@@ -181,31 +200,36 @@ void ShardCall::Arrived() {
                             ? 0
                             : answers_.front().results.front().bytes *
                                   static_cast<int64_t>(answers_.size());
-  if (bytes <= kMostBytesAtOnce || !failure().ok()) return Conclude();
-  absl::Status late = WithoutBadAlloc([&] {
+  if (bytes <= kMostBytesAtOnce || !failure().ok()) {
+    return Conclude(HoldUncounted);
+  }
+  const absl::Status queued = WithoutBadAlloc([&] {
     return services().queue.Add(
         std::shared_ptr<QueuedWork>(shared_from_this(), this),
         {origin().path(), std::chrono::nanoseconds(bytes), origin().deadline});
   });
-  if (!late.ok()) End(late);
+  if (!queued.ok()) End(queued);
 }
 
 void ShardCall::RunQueued(Turn& turn) {
   turn.SetParts(1);
-  Conclude();
+  Conclude([&](int64_t) {
+    turn.GiveWay();
+    return failure();
+  });
 }
 
-void ShardCall::Conclude() {
+void ShardCall::Conclude(HoldBytes hold) {
   absl::Status status = failure();
   // Without a time to try again: a part may have appended.
-  if (status.ok()) status = WithoutBadAlloc([this] { return Reply(); });
+  if (status.ok()) status = WithoutBadAlloc([&] { return Reply(hold); });
   End(status);
 }
 
-absl::Status ShardCall::Reply() {
+absl::Status ShardCall::Reply(HoldBytes hold) {
   // One answer is what it is.
   if (answers_.size() > 1) {
-    absl::Status merged = MergeAnswers(absl::MakeSpan(answers_));
+    absl::Status merged = MergeAnswers(absl::MakeSpan(answers_), hold);
     if (!merged.ok()) return merged;
   }
   for (const ShardAnswer& answer : answers_) {

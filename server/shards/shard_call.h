@@ -1,6 +1,7 @@
 #ifndef ATTENTION_SERVER_SHARDS_SHARD_CALL_H_
 #define ATTENTION_SERVER_SHARDS_SHARD_CALL_H_
 
+#include <grpcpp/channel.h>
 #include <grpcpp/client_context.h>
 #include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/support/server_callback.h>
@@ -14,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "server/memory/hold_bytes.h"
 #include "server/scheduling/call.h"
 #include "server/scheduling/request_queue.h"
 #include "server/services/caller_of_call.h"
@@ -64,6 +66,7 @@ class ShardCall final : public grpc::ServerUnaryReactor,
  private:
   // Another server, while it is asked.
   struct Asked {
+    std::shared_ptr<grpc::Channel> channel;
     grpc::ClientContext context;
     grpc::ByteBuffer request;
   };
@@ -72,6 +75,7 @@ class ShardCall final : public grpc::ServerUnaryReactor,
   void Emit(int64_t number, Task::Outcome outcome) override;
   // From the parts' operations.
   void AskOthers();
+  std::unique_ptr<Asked> Prepare(size_t other);
   void Ask(size_t other);
   void OnAnswer(size_t other, const grpc::Status& status);
 
@@ -80,9 +84,10 @@ class ShardCall final : public grpc::ServerUnaryReactor,
   absl::Status failure();
   // One of those that were waited for is there, or has failed.
   void Arrived();
-  void Conclude();
+  // `hold` is asked for nothing now and then, as MergeAnswers() does.
+  void Conclude(HoldBytes hold);
   // Merges what all have answered, and puts it into words.
-  absl::Status Reply();
+  absl::Status Reply(HoldBytes hold);
   void End(const absl::Status& status);
 
   const std::string authorization_;

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "tests/service/gated_server.h"
@@ -215,10 +216,22 @@ TEST(InferenceHttpTest, ADeadlineThatHasPassedIsTold) {
 TEST(InferenceHttpTest, ATraceComesBack) {
   const auto server = StartServer();
   const std::string trace =
-      "traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
-  EXPECT_THAT(HttpPost(server->http_address(), kInferPath,
-                       ToHttp(GoodInfer(), false).body, trace + "\r\n"),
-              HasSubstr(trace));
+      "traceparent: "
+      "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\r\n";
+  for (const auto& [headers, status] :
+       {std::pair("", 200), std::pair("Content-Encoding: gzip\r\n", 415),
+        std::pair("grpc-timeout: soon\r\n", 400),
+        std::pair("grpc-timeout: 1n\r\n", 504)}) {
+    for (const auto& [path, body] :
+         {std::pair<std::string, std::string>(kInferPath,
+                                              ToHttp(GoodInfer(), false).body),
+          std::pair<std::string, std::string>("/v2/repository/index", "{}")}) {
+      const std::string answer =
+          HttpPost(server->http_address(), path, body, trace + headers);
+      EXPECT_EQ(HttpStatus(answer), status) << path << " " << headers;
+      EXPECT_THAT(answer, HasSubstr(trace)) << path << " " << headers;
+    }
+  }
 }
 
 }  // namespace

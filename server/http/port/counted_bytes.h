@@ -3,6 +3,7 @@
 
 #include <grpcpp/support/slice.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -26,8 +27,11 @@ struct ByteBudget {
   int64_t limit = 0;
 
   int64_t limit_of_address() const { return limit / 4 * 3; }
-  /// Of one, where its address has no other.
-  int64_t limit_of_one() const { return limit_of_address() / 3 * 2; }
+  /// Of one, where its address has no other. There is room for one byte more,
+  /// which shows that a body in chunks is longer.
+  int64_t limit_of_one() const {
+    return std::max<int64_t>(limit_of_address() / 3 * 2 - 1, 0);
+  }
 
   /// Has `hold` be of `bytes` for `address`. Where that is too much it stays as
   /// it was, and the reason is returned: kServerMemory or kCallerMemory.

@@ -3,6 +3,7 @@
 
 #include <grpcpp/support/slice.h>
 
+#include <chrono>
 #include <map>
 #include <memory>
 #include <optional>
@@ -24,6 +25,9 @@ struct HttpRequest {
   std::map<std::string, std::string> headers = {};
   std::string peer = {};     // "ipv4:127.0.0.1:50000", as gRPC has it
   std::string address = {};  // "127.0.0.1", whose share the body takes
+  /// When its head had come: its timeout counts from there, as in gRPC.
+  std::chrono::system_clock::time_point begin =
+      std::chrono::system_clock::now();
   bool encrypted = false;
   /// Names in the certificate of the connection.
   std::vector<std::string> certificate_names = {};

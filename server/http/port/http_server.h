@@ -46,8 +46,8 @@ struct HttpLimits {
   std::chrono::milliseconds reply_time{60'000};
 };
 
-/// What becomes of requests. They are called on the server's thread, must not
-/// take long, and must not throw.
+/// What becomes of requests. They are called on the server's thread, and must
+/// not take long. Where they throw, for want of memory, the connection ends.
 struct HttpHandlers {
   /// Which web pages may ask, and under which names; null: all.
   std::shared_ptr<const HttpAccess> access = nullptr;

@@ -50,7 +50,6 @@ void HttpSession::Dispatch() {
         boost::asio::post(
             self->stream_.get_executor(),
             [self, reply = std::move(reply), keep_alive]() mutable {
-              self->exchange_ = nullptr;
               self->Write(std::move(reply), keep_alive);
             });
       });
@@ -77,7 +76,7 @@ void HttpSession::OnWatched(Error error, size_t bytes) {
   // It was ended to close the connection, or goes on with another request.
   if (written_ && (!error || next_ == Next::kCloseSlowly)) return GoOn();
   if (!error) return;
-  if (exchange_ != nullptr) exchange_->SayGone();
+  if (const auto exchange = exchange_.lock()) exchange->SayGone();
   // With the reply, where there is one to write.
   if (written_) Close();
 }

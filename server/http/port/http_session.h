@@ -101,12 +101,15 @@ class HttpSession final : public std::enable_shared_from_this<HttpSession> {
       parser_;
   HttpRequest request_;
   std::string allowed_origin_;  // of request_, or of the reply to it
+  std::string trace_parent_;    // likewise
   int pipelined_ = 0;  // requests since the last one that had to be waited for
   size_t most_body_bytes_ = 0;
   Clock::time_point body_begin_;
   Clock::time_point body_progress_;  // when it last got on
   size_t body_bytes_at_progress_ = 0;
-  std::shared_ptr<HttpExchange> exchange_;  // while a reply is waited for
+  // Of request_, which keeps the session until its reply. Who answers keeps it;
+  // where nobody does any more, for want of memory or at the end, both end.
+  std::weak_ptr<HttpExchange> exchange_;
   std::string reply_head_;
   HttpReply reply_;          // until it is out
   bool keep_alive_ = false;  // after the reply

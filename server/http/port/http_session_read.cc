@@ -17,6 +17,7 @@
 #include "server/http/port/http_session.h"
 #include "server/http/port/http_status.h"
 #include "server/scheduling/retry_after.h"
+#include "server/telemetry/trace_context.h"
 
 namespace attention::server {
 namespace {
@@ -117,6 +118,7 @@ void HttpSession::OnHead(Error error) {
     return RefuseBody(ErrorReply(checked));
   }
   request_ = RequestOf(parser_->get(), peer_);
+  trace_parent_ = ReadTraceParent(request_.Header(kTraceParent));
   const bool has_body = !parser_->is_done();
   if (std::optional<HttpReply> reply = AnswerHead(has_body)) {
     if (has_body) return RefuseBody(*std::move(reply));

@@ -14,6 +14,7 @@
 #include "server/base/version.h"
 #include "server/http/port/http_access.h"
 #include "server/http/port/http_session.h"
+#include "server/telemetry/trace_context.h"
 
 namespace attention::server {
 namespace {
@@ -47,6 +48,9 @@ void HttpSession::Write(HttpReply reply, bool keep_alive) {
     HttpAccess::AddHeaders(allowed_origin_, reply);
     allowed_origin_.clear();
   }
+  if (!trace_parent_.empty()) {
+    reply.headers.emplace_back(kTraceParent, std::exchange(trace_parent_, {}));
+  }
   reply_ = std::move(reply);
   keep_alive_ = keep_alive && place_->MayStay();
   const std::vector<boost::asio::const_buffer> body = BodyOf(reply_);
@@ -67,11 +71,14 @@ std::string HttpSession::ReplyHead(size_t body_bytes) const {
   http::response<http::empty_body> head(
       static_cast<http::status>(reply_.status), parser_->get().version());
   head.set(http::field::server, absl::StrCat("attention-server/", Version()));
-  head.set(http::field::content_type, reply_.content_type);
   head.set(http::field::cache_control, "no-store");
   for (const auto& [name, value] : reply_.headers) head.set(name, value);
   head.keep_alive(keep_alive_);
-  head.content_length(body_bytes);
+  // Without content there is no length of it either (RFC 9110, 8.6).
+  if (head.result() != http::status::no_content) {
+    head.set(http::field::content_type, reply_.content_type);
+    head.content_length(body_bytes);
+  }
   return boost::beast::buffers_to_string(
       http::fields::writer(head, head.version(), head.result_int()).get());
 }

@@ -39,7 +39,8 @@ nanoseconds UnitOf(char unit) {
 
 }  // namespace
 
-absl::StatusOr<system_clock::time_point> DeadlineOf(absl::string_view value) {
+absl::StatusOr<system_clock::time_point> DeadlineOf(
+    absl::string_view value, system_clock::time_point begin) {
   if (value.empty()) return system_clock::time_point::max();
   const nanoseconds unit = UnitOf(value.back());
   const absl::string_view digits = value.substr(0, value.size() - 1);
@@ -55,7 +56,7 @@ absl::StatusOr<system_clock::time_point> DeadlineOf(absl::string_view value) {
   if (count > nanoseconds(kLongest) / unit) {
     return system_clock::time_point::max();
   }
-  return system_clock::now() +
+  return begin +
          std::chrono::duration_cast<system_clock::duration>(count * unit);
 }
 

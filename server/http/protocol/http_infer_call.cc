@@ -7,7 +7,6 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "server/http/port/http_status.h"
-#include "server/telemetry/trace_context.h"
 
 namespace attention::server {
 
@@ -83,9 +82,6 @@ void HttpInferCall::Emit(int64_t /*number*/, Task::Outcome outcome) {
       reply.headers.emplace_back(kJsonLengthHeader,
                                  absl::StrCat(*reply_->json_bytes));
     }
-  }
-  if (!origin().trace_parent.empty()) {
-    reply.headers.emplace_back(kTraceParent, origin().trace_parent);
   }
   reply.held =
       std::make_shared<Held>(shared_from_this(), std::move(outcome.ticket));

@@ -248,8 +248,9 @@ absl::StatusOr<RequestJson> ParseHead(const InferJsonParts& parts) {
 
 }  // namespace
 
-absl::StatusOr<InferJson> ReadInferJson(absl::string_view text) {
-  const absl::StatusOr<InferJsonParts> parts = CutData(text);
+absl::StatusOr<InferJson> ReadInferJson(absl::string_view text,
+                                        HoldBytes hold) {
+  const absl::StatusOr<InferJsonParts> parts = CutData(text, hold);
   if (!parts.ok()) return parts.status();
   const absl::StatusOr<RequestJson> json = ParseHead(*parts);
   if (!json.ok()) return json.status();

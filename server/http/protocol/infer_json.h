@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "inference/grpc_service.pb.h"
+#include "server/memory/hold_bytes.h"
 
 namespace attention::server {
 
@@ -26,13 +27,14 @@ struct InferJson {
   std::vector<Input> inputs;  // as many as fields has
 };
 
-/// Reads all but the elements, for which ReadJsonElements() is.
+/// Reads all but the elements, for which ReadJsonElements() is. `hold` is asked
+/// as CutData() does.
 ///
 /// INVALID_ARGUMENT, which names the key, where the text besides `data` is not
 /// JSON, a key is unknown or comes twice, a value has the wrong type, an input
 /// has its elements nowhere or in two places, there are more than 64 inputs or
 /// outputs; and what CutData() refuses. So it takes a few hundred KiB at most.
-absl::StatusOr<InferJson> ReadInferJson(absl::string_view text);
+absl::StatusOr<InferJson> ReadInferJson(absl::string_view text, HoldBytes hold);
 
 }  // namespace attention::server
 

@@ -38,7 +38,7 @@ bool Says(absl::string_view string, absl::string_view key) {
 
 class Cutter {
  public:
-  explicit Cutter(absl::string_view text) : text_(text) {}
+  Cutter(absl::string_view text, HoldBytes hold) : text_(text), pauses_(hold) {}
 
   absl::StatusOr<InferJsonParts> Cut() {
     while (at_ < text_.size()) {
@@ -58,9 +58,9 @@ class Cutter {
     switch (text_[at_]) {
       case '"': {
         const size_t begin = at_;
-        at_ = EndOfString(begin);
+        absl::Status status = GoToEndOfString();
         string_ = text_.substr(begin, at_ + 1 - begin);
-        return absl::OkStatus();
+        return status;
       }
       case ':':
         if (open_.size() < keys_.size()) keys_[open_.size()] = string_;
@@ -85,15 +85,19 @@ class Cutter {
     }
   }
 
-  // Of the string that begins there, its last quote; the text's end where it
-  // has none.
-  size_t EndOfString(size_t begin) const {
-    size_t end = begin + 1;
-    while (end < text_.size() && text_[end] != '"') {
-      end += text_[end] == '\\' ? 2 : 1;
+  // From a string's first quote to its last; to the text's end where it has
+  // none.
+  absl::Status GoToEndOfString() {
+    ++at_;
+    while (at_ < text_.size() && text_[at_] != '"') {
+      if (absl::Status status = Pause(); !status.ok()) return status;
+      at_ += text_[at_] == '\\' ? 2 : 1;
     }
-    return std::min(end, text_.size());
+    at_ = std::min(at_, text_.size());
+    return absl::OkStatus();
   }
+
+  absl::Status Pause() { return pauses_.At(static_cast<int64_t>(at_)); }
 
   bool IsData() const {
     return open_ == kOfInput && Says(keys_[kRequestLevel], "inputs") &&
@@ -105,9 +109,11 @@ class Cutter {
     Keep(begin + 1);
     int level = 0;
     for (; at_ < text_.size(); ++at_) {
+      if (absl::Status status = Pause(); !status.ok()) return status;
       const char c = text_[at_];
       if (c == '"') {
-        at_ = EndOfString(at_);
+        absl::Status status = GoToEndOfString();
+        if (!status.ok()) return status;
       } else if (c == '[' && ++level > kDeepestData) {
         return FieldError(
             absl::StrCat("inputs[", input_, "].data"),
@@ -131,6 +137,7 @@ class Cutter {
   }
 
   const absl::string_view text_;
+  ReadingPauses pauses_;
   size_t at_ = 0;
   size_t kept_ = 0;           // what is before it is in the head, or in data
   absl::string_view string_;  // the last one
@@ -150,8 +157,8 @@ size_t InferJsonParts::PositionOf(size_t byte) const {
   return position;
 }
 
-absl::StatusOr<InferJsonParts> CutData(absl::string_view text) {
-  return Cutter(text).Cut();
+absl::StatusOr<InferJsonParts> CutData(absl::string_view text, HoldBytes hold) {
+  return Cutter(text, hold).Cut();
 }
 
 }  // namespace attention::server

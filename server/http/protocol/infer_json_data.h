@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "server/memory/hold_bytes.h"
 
 namespace attention::server {
 
@@ -29,10 +30,11 @@ struct InferJsonParts {
 
 /// Cuts them apart, in whichever order keys come; looks for strings and
 /// brackets alone, 1 GB/s, and copies no elements. The text may be anything.
+/// `hold` is asked for nothing with each MiB, and its failure returned.
 ///
 /// INVALID_ARGUMENT where the head has more than 64 KiB, or something is nested
 /// deeper than 32 levels, within `data` 8.
-absl::StatusOr<InferJsonParts> CutData(absl::string_view text);
+absl::StatusOr<InferJsonParts> CutData(absl::string_view text, HoldBytes hold);
 
 }  // namespace attention::server
 

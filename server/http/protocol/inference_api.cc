@@ -203,7 +203,7 @@ absl::Status InferenceApi::Manage(const std::shared_ptr<HttpExchange>& exchange,
                                   const InferenceRoute& route,
                                   const CallerPtr& caller) {
   const HttpRequest& request = exchange->request();
-  const auto deadline = DeadlineOf(request.Header(kGrpcTimeout));
+  const auto deadline = DeadlineOf(request.Header(kGrpcTimeout), request.begin);
   if (!deadline.ok()) return deadline.status();
   const auto gone = std::make_shared<std::atomic<bool>>(false);
   exchange->OnGone([gone] { *gone = true; });
@@ -220,8 +220,7 @@ absl::Status InferenceApi::Manage(const std::shared_ptr<HttpExchange>& exchange,
        request.body.view(),
        {CallOrigin{.peer = request.peer, .caller = caller}.path().party,
         wanted}},
-      [exchange, timer, trace = TraceParentOf(request)](HttpReply reply) {
-        if (!trace.empty()) reply.headers.emplace_back(kTraceParent, trace);
+      [exchange, timer](HttpReply reply) {
         exchange->Reply(std::move(reply));
       });
 }
@@ -230,7 +229,7 @@ absl::Status InferenceApi::Infer(const std::shared_ptr<HttpExchange>& exchange,
                                  const InferenceRoute& route,
                                  CallerPtr caller) {
   HttpRequest& request = exchange->request();
-  const auto deadline = DeadlineOf(request.Header(kGrpcTimeout));
+  const auto deadline = DeadlineOf(request.Header(kGrpcTimeout), request.begin);
   if (!deadline.ok()) return deadline.status();
   JsonInferHead head;
   head.model = route.name;

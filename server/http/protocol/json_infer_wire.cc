@@ -157,8 +157,8 @@ absl::StatusOr<AttentionRequest> JsonInferWire::Decode(ReceivedMessage body,
       parts.slices().empty() ? grpc::Slice() : parts.slices().front();
   const absl::StatusOr<size_t> bytes = JsonBytes(whole.size());
   if (!bytes.ok()) return bytes.status();
-  absl::StatusOr<InferJson> json =
-      ReadInferJson({reinterpret_cast<const char*>(whole.begin()), *bytes});
+  absl::StatusOr<InferJson> json = ReadInferJson(
+      {reinterpret_cast<const char*>(whole.begin()), *bytes}, hold);
   if (!json.ok()) return json.status();
   const std::string& named = json->fields.model_name();
   if (!named.empty() && named != head_.model) {

@@ -4,12 +4,14 @@
 #include <gtest/gtest.h>
 #include <openssl/ssl.h>
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <string>
 #include <thread>
 #include <utility>
@@ -70,7 +72,10 @@ class HttpServerTest : public testing::TestWithParam<Speech> {
     handlers.is_probe = [](const HttpRequest& request) {
       return request.path == "/probe";
     };
-    handlers.most_body_bytes = [](const HttpRequest&) { return kMostBody; };
+    handlers.most_body_bytes = [bodies = limits.bodies](const HttpRequest&) {
+      return bodies == nullptr ? kMostBody
+                               : std::min(kMostBody, bodies->limit_of_one());
+    };
     handlers.answer = [this](const std::shared_ptr<HttpExchange>& exchange) {
       Answer(exchange);
     };
@@ -79,8 +84,11 @@ class HttpServerTest : public testing::TestWithParam<Speech> {
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
   }
-  // "/held" is answered by nobody, and its exchange is kept.
+  // "/held" is answered by nobody, and its exchange is kept; that of "/dropped"
+  // is not. "/without-memory" throws.
   void Answer(const std::shared_ptr<HttpExchange>& exchange) {
+    if (exchange->request().path == "/dropped") return;
+    if (exchange->request().path == "/without-memory") throw std::bad_alloc();
     if (exchange->request().path == "/held") {
       const std::lock_guard lock(mutex_);
       held_ = exchange;

@@ -24,6 +24,7 @@ using ::attention::test::HttpCaller;
 using ::attention::test::HttpStatus;
 using std::chrono::milliseconds;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 TEST_P(HttpServerTest, AnswersSeveralRequestsOfOneConnection) {
@@ -53,6 +54,24 @@ TEST_P(HttpServerTest, HeadGetsTheHeadersAlone) {
   const std::string answer = HttpAnswer(address_, "/a", "HEAD", tls());
   EXPECT_THAT(answer, HasSubstr("Content-Length: 7\r\n"));
   EXPECT_EQ(HttpBody(answer), "");
+}
+
+TEST_P(HttpServerTest, ATraceComesBackWithEveryReply) {
+  Start();
+  const std::string trace =
+      "traceparent: "
+      "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\r\n";
+  const std::string host = "Host: 127.0.0.1\r\n";
+  HttpCaller caller(address_, tls());
+  caller.Send(absl::StrCat("GET /a HTTP/1.1\r\n", host, trace, "\r\n"));
+  EXPECT_THAT(caller.Read("GET /a\n"), HasSubstr(trace));
+  caller.Send(kRequest);
+  EXPECT_THAT(caller.Read("GET /a\n"), Not(HasSubstr("traceparent")));
+  caller.Send(absl::StrCat("POST /a HTTP/1.1\r\n", host, trace,
+                           "Content-Length: 1000000000000\r\n\r\n"));
+  const std::string refused = caller.Read();
+  EXPECT_EQ(HttpStatus(refused), 413);
+  EXPECT_THAT(refused, HasSubstr(trace));
 }
 
 TEST_P(HttpServerTest, RefusesWhatIsNoHttp) {
@@ -116,6 +135,29 @@ TEST_P(HttpServerTest, RefusesABodyInChunksAtItsLimit) {
   EXPECT_EQ(HttpStatus(caller.Read("\r\n\r\n")), 413);
 }
 
+// What is taken for it grows in steps.
+TEST_P(HttpServerTest, ABodyInChunksMayTakeAllThatIsLeftToOne) {
+  HttpLimits limits;
+  limits.bodies =
+      std::make_shared<const ByteBudget>(ByteBudget{limits.ledger, 1000 << 10});
+  Start(limits);
+  const auto most = static_cast<size_t>(limits.bodies->limit_of_one());
+  const auto answer = [this](size_t size) {
+    HttpCaller caller(address_, tls());
+    caller.Send(absl::StrCat(
+        "POST /body HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n"
+        "Transfer-Encoding: chunked\r\n\r\n",
+        absl::Hex(size), "\r\n", std::string(size, 'x'), "\r\n0\r\n\r\n"));
+    return caller.Read();
+  };
+  for (const size_t size : {most * 11 / 20, most - 1, most}) {
+    EXPECT_EQ(HttpStatus(answer(size)), 200) << size;
+  }
+  const std::string refused = answer(most + 1);
+  EXPECT_EQ(HttpStatus(refused), 413);
+  EXPECT_THAT(refused, Not(HasSubstr("Retry-After")));
+}
+
 TEST_P(HttpServerTest, AsksForABodyThatIsHeldBack) {
   Start();
   HttpCaller caller(address_, tls());
@@ -125,6 +167,21 @@ TEST_P(HttpServerTest, AsksForABodyThatIsHeldBack) {
   EXPECT_EQ(caller.Read("\r\n\r\n"), "HTTP/1.1 100 Continue\r\n\r\n");
   caller.Send("body");
   EXPECT_EQ(HttpStatus(caller.Read("body")), 200);
+}
+
+TEST_P(HttpServerTest, ARequestBeginsWithItsHead) {
+  Start();
+  HttpCaller caller(address_, tls());
+  caller.Send(
+      "POST /held HTTP/1.1\r\nHost: 127.0.0.1\r\nExpect: 100-continue\r\n"
+      "Content-Length: 4\r\n\r\n");
+  ASSERT_EQ(HttpStatus(caller.Read("\r\n\r\n")), 100);
+  const auto before_the_body = std::chrono::system_clock::now();
+  caller.Send("body");
+  const auto exchange = WaitUntilHeld();
+  ASSERT_NE(exchange, nullptr);
+  EXPECT_LE(exchange->request().begin, before_the_body);
+  exchange->Reply({});
 }
 
 TEST_P(HttpServerTest, RefusesABodyThatIsHeldBackAndTooLarge) {
@@ -218,6 +275,24 @@ TEST_P(HttpServerTest, WhoWaitsForAReplyIsToldThatTheCallerHasGone) {
   EXPECT_EQ(gone.get_future().wait_for(std::chrono::minutes(1)),
             std::future_status::ready);
   exchange->Reply({});
+  EXPECT_TRUE(ConnectionsBecome(0));
+}
+
+TEST_P(HttpServerTest, WhatCannotBeAnsweredForWantOfMemoryIsClosed) {
+  Start();
+  HttpCaller caller(address_, tls());
+  caller.Send("GET /without-memory HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
+  EXPECT_EQ(caller.Read(), "");
+  EXPECT_TRUE(caller.closed());
+  EXPECT_TRUE(ConnectionsBecome(0));
+}
+
+TEST_P(HttpServerTest, WhatNobodyAnswersAnyMoreEndsWithItsCaller) {
+  Start();
+  auto caller = std::make_unique<HttpCaller>(address_, tls());
+  caller->Send("GET /dropped HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
+  ASSERT_TRUE(ConnectionsBecome(1));
+  caller.reset();
   EXPECT_TRUE(ConnectionsBecome(0));
 }
 

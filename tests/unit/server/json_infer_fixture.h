@@ -22,7 +22,7 @@ inline std::string Input(const std::string& type, const std::string& shape,
 // The first input's elements, beside what is read before them.
 inline absl::StatusOr<AlignedBuffer> ReadElements(
     const std::string& text, HoldBytes hold = HoldUncounted) {
-  const absl::StatusOr<InferJson> json = ReadInferJson(text);
+  const absl::StatusOr<InferJson> json = ReadInferJson(text, HoldUncounted);
   if (!json.ok()) return json.status();
   if (json->inputs.empty() || !json->inputs[0].data) return AlignedBuffer();
   const auto& input = json->fields.inputs(0);

@@ -59,6 +59,27 @@ TEST(InferJsonTest, LongDataIsReadWithPauses) {
   EXPECT_EQ(stopped.status().code(), absl::StatusCode::kCancelled);
 }
 
+TEST(InferJsonTest, LongTextIsTakenApartWithPauses) {
+  for (const std::string& text :
+       {Input("UINT8", "[1]",
+              absl::StrCat("[", std::string(3 << 20, '1'), "]")),
+        Input("UINT8", "[1]",
+              absl::StrCat("[\"", std::string(3 << 20, '1'), "\"]")),
+        absl::StrCat("{\"id\":\"", std::string(3 << 20, 'i'), "\"}")}) {
+    int pauses = 0;
+    (void)ReadInferJson(text, [&pauses](int64_t bytes) {
+      EXPECT_EQ(bytes, 0);
+      ++pauses;
+      return absl::OkStatus();
+    });
+    EXPECT_EQ(pauses, 3);  // in 3 MiB and some bytes
+    absl::Status stopped = absl::CancelledError("stopped");
+    EXPECT_EQ(
+        ReadInferJson(text, [&stopped](int64_t) { return stopped; }).status(),
+        stopped);
+  }
+}
+
 // A request to scaled_dot_product_attention.
 struct SmallWire {
   explicit SmallWire(std::optional<std::string> json_bytes = std::nullopt)
@@ -200,7 +221,8 @@ TEST(InferJsonTest, OnlyDataOfInputsIsElements) {
   const auto parts =
       CutData(R"({"x":[{"data":[1]}],"data":[2],"outputs":[{"data":[3]}],
           "inputs":[{"name":"[\"data\":[","x":{"data":[4]}},
-          {"d\u0061ta":[[5],[6]]}]})");
+          {"d\u0061ta":[[5],[6]]}]})",
+              HoldUncounted);
   ASSERT_TRUE(parts.ok()) << parts.status();
   ASSERT_EQ(parts->data.size(), 1);
   EXPECT_EQ(parts->data[0].input, 1);
@@ -221,7 +243,8 @@ TEST(InferJsonTest, AKeyWithAnEscapeIsTheSame) {
 
 // The kserve SDK sends it.
 TEST(InferJsonTest, TheModelMayBeNamedBesideThePath) {
-  const auto json = ReadInferJson(R"({"model_name":"a","inputs":[]})");
+  const auto json =
+      ReadInferJson(R"({"model_name":"a","inputs":[]})", HoldUncounted);
   EXPECT_TRUE(json.ok()) << json.status();
 }
 
@@ -230,7 +253,8 @@ TEST(InferJsonTest, ParametersKeepTheirTypes) {
       R"({"id":"a","parameters":{"b":true,"i":-1,
           "u":18446744073709551615,"d":0.5,"s":"text"},
           "inputs":[{"name":"query","parameters":{"binary_data_size":8}}],
-          "outputs":[{"name":"output","parameters":{"binary_data":true}}]})");
+          "outputs":[{"name":"output","parameters":{"binary_data":true}}]})",
+      HoldUncounted);
   ASSERT_TRUE(json.ok()) << json.status();
   const auto& parameters = json->fields.parameters();
   EXPECT_TRUE(parameters.at("b").bool_param());

@@ -9,22 +9,10 @@
 #include <cstdlib>
 #include <new>
 
-#if defined(__SANITIZE_ADDRESS__)
-#define ATTENTION_ADDRESS_SANITIZER 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define ATTENTION_ADDRESS_SANITIZER 1
-#endif
-#endif
+#include "tests/support/address_sanitizer.h"
 
 namespace attention::server {
 namespace {
-
-#ifdef ATTENTION_ADDRESS_SANITIZER
-constexpr bool kAsksNewHandler = false;
-#else
-constexpr bool kAsksNewHandler = true;
-#endif
 
 // More than there is.
 volatile size_t huge = size_t{1} << 62;
@@ -56,7 +44,7 @@ TEST(LastWordsDeathTest, WhatDoesNotEndIsEnded) {
 }
 
 TEST(LastWordsDeathTest, AFailureThatWasHandledDoesNotMakeAFaultWantOfMemory) {
-  if (!kAsksNewHandler) {
+  if (test::kAddressSanitizer) {
     GTEST_SKIP() << "the address sanitizer's operator new asks no new-handler";
   }
   EXPECT_EXIT(AbortAfterAFailureThatWasHandled(),
