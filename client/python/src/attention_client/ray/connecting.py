@@ -28,7 +28,6 @@ _REPEATABLE = frozenset(
         "names",
         "nodes",
         "refresh",
-        "retract",
         "targets",
     )
 )

@@ -198,17 +198,6 @@ class MapActor:
             return known
 
     @_without_lost_nodes
-    def retract(self, name: str, end: int) -> SequenceMap:
-        """Takes back what extend() has made from end on, as far as it has no keys."""
-        with self._placement.changing(name) as known:
-            while known.ranges[-1].start >= end > 0:
-                before = known
-                known = self._placement.without_last(before)
-                if len(known.ranges) == len(before.ranges):
-                    break  # it has keys
-            return known
-
-    @_without_lost_nodes
     def refresh(
         self, name: str, version: int, suspects: Sequence[str], is_refused: bool
     ) -> SequenceMap:

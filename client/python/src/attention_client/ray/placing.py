@@ -238,22 +238,6 @@ class Placement:
         self.delete([one for one in part.replicas if one not in kept])
         return known
 
-    def without_last(self, known: SequenceMap) -> SequenceMap:
-        """Without the last range, unless it has keys, or they are lost.
-
-        It is closed first: keys that come meanwhile go nowhere, or the range stays.
-        """
-        *others, last = known.ranges
-        if not last.replicas or any(map(any, self.held(last))):
-            return known
-        known = self._state.put(dataclasses.replace(known, moving=last.start))
-        counts, _ = moving.close(self.clients_of(last), known, last)
-        if any(counts):
-            return self.rehome(known, last, last.replicas)
-        known = self._state.put(dataclasses.replace(known.changed(others), moving=None))
-        self.delete(last.replicas)
-        return known
-
     def _copied(
         self, known: SequenceMap, part: Range, counts: list[int], node: str
     ) -> Replica:

@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from typing_extensions import Unpack
 
-from attention_client import _channel, _sequence_calls
+from attention_client import _channel
 from attention_client._arrays import Array, like, to_numpy
 from attention_client._handle import EndsWithBlock
 from attention_client._known import Known, pair, with_extents
 from attention_client._options import Options
 from attention_client._reply import TENSORS, Result
-from attention_client.errors import (
-    AttentionError,
-    CancelledError,
-    DeadlineExceededError,
-    InvalidArgumentError,
-    UnavailableError,
-)
+from attention_client.errors import InvalidArgumentError, UnavailableError
 from attention_client.info import SequenceForm
 from attention_client.ray import fanout
 from attention_client.ray.asking import Asking, NewKeys, RefusedError, StaleError
@@ -36,8 +29,6 @@ if TYPE_CHECKING:
 Returned = TypeVar("Returned")
 
 _AT_ONCE = 16  # attempts; each follows a change of the map
-# Of an append that failed so, some keys may have arrived, or may yet.
-_MAY_BE_DONE = (UnavailableError, DeadlineExceededError, CancelledError)
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -299,60 +290,42 @@ class ShardedSequence(EndsWithBlock):
         """Tries again where the map was out of date; rows: what needs a place there."""
         in_tree = True
         late: LateError | None = None
-        with self._shorter_where_refused() as ends:
-            for _ in range(_AT_ONCE):
-                known = self._map
-                asking = Asking(self._cluster, known, layer, left, metadata, in_tree)
-                try:
-                    if rows is not None and rows.end > known.end:
-                        self._cluster._check_open()
-                        asking.check_no_gap(rows)
-                        place = rows.position, rows.end
-                        ends.append(known.end)
-                        known = self._cluster._ask(
-                            "extend", known.name, *place, timeout=left()
-                        )
-                        self._map = known
-                        asking = dataclasses.replace(asking, known=known)
-                    begin = time.monotonic()
-                    returned = attempt(asking)
-                    if late is not None:
-                        # Where all have become slower, a tree is waited for as long as
-                        # it takes without one.
-                        self._cluster._recent.add([late.kind], time.monotonic() - begin)
-                    return returned
-                except RefusedError as refused:
-                    error, in_tree = refused.error, False
-                    late = error if isinstance(error, LateError) else None
-                    self._cluster._trees.note(error)
-                    continue
-                except StaleError as stale:
-                    error, told = stale.error, (stale.nodes, stale.is_refused)
-                    was_in_tree = stale.in_tree
-                self._map = self._cluster._ask(
-                    "refresh", known.name, known.version, *told, timeout=left()
-                )
-                if self._map.version == known.version:
-                    if not was_in_tree:
-                        raise error
-                    # They may not reach each other, where this program does.
-                    in_tree = False
-                    if isinstance(error, UnavailableError):
-                        self._cluster._trees.note(error)
-            raise error
-
-    @contextlib.contextmanager
-    def _shorter_where_refused(self) -> Iterator[list[int]]:
-        """Where keys are refused, new ranges behind the listed ends go again."""
-        ends: list[int] = []
-        try:
-            yield ends
-        except _MAY_BE_DONE:
-            raise
-        except AttentionError:
-            if ends:
-                with contextlib.suppress(AttentionError):
-                    self._map = self._cluster._ask(
-                        "retract", self.name, min(ends), timeout=_sequence_calls.CLEANUP
+        for _ in range(_AT_ONCE):
+            known = self._map
+            asking = Asking(self._cluster, known, layer, left, metadata, in_tree)
+            try:
+                if rows is not None and rows.end > known.end:
+                    self._cluster._check_open()
+                    asking.check_no_gap(rows)
+                    place = rows.position, rows.end
+                    known = self._cluster._ask(
+                        "extend", known.name, *place, timeout=left()
                     )
-            raise
+                    self._map = known
+                    asking = dataclasses.replace(asking, known=known)
+                begin = time.monotonic()
+                returned = attempt(asking)
+                if late is not None:
+                    # Where all have become slower, a tree is waited for as long as
+                    # it takes without one.
+                    self._cluster._recent.add([late.kind], time.monotonic() - begin)
+                return returned
+            except RefusedError as refused:
+                error, in_tree = refused.error, False
+                late = error if isinstance(error, LateError) else None
+                self._cluster._trees.note(error)
+                continue
+            except StaleError as stale:
+                error, told = stale.error, (stale.nodes, stale.is_refused)
+                was_in_tree = stale.in_tree
+            self._map = self._cluster._ask(
+                "refresh", known.name, known.version, *told, timeout=left()
+            )
+            if self._map.version == known.version:
+                if not was_in_tree:
+                    raise error
+                # They may not reach each other, where this program does.
+                in_tree = False
+                if isinstance(error, UnavailableError):
+                    self._cluster._trees.note(error)
+        raise error
