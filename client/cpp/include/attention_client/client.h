@@ -219,6 +219,8 @@ std::optional<std::chrono::milliseconds> RetryAfter(const absl::Status& status);
 /// A connection. Cheap to move; may be used from several threads at once. Where
 /// calls wait and nothing comes for 30 s, the server is asked for a sign of
 /// life; without one within 10 s, the connection is lost and another is made.
+/// gRPC asks twice after what was last sent: a connection that is dropped later
+/// than that, in a call of more than a minute, is not noticed.
 ///
 /// Every error keeps the server's status code, message and details (google.rpc,
 /// as payloads).

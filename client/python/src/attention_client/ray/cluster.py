@@ -132,13 +132,13 @@ class AttentionCluster(Connections):
         """Moves a node's keys to others while calls go on, and ends its server.
 
         node: NodeReport.node. timeout: seconds; None: as long as it takes.
-        NotFoundError where the server is gone, also where it dies meanwhile: nodes()
-        has the one that came in its place.
+        NotFoundError where the server is gone, also where it dies meanwhile:
+        its node, where that is still there, has another one, which nodes() lists.
         """
         self._copy("drain", node, timeout=timeout)
 
     def remove_nodes(self, count: int) -> None:
-        """Drains those that hold least."""
+        """Drains those that hold least, one after another; errors as of drain()."""
         reports = sorted(self.nodes(), key=lambda report: report.held_bytes)
         if not 0 <= count < len(reports):
             raise InvalidArgumentError(

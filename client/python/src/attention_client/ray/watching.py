@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from collections.abc import Callable, Mapping
@@ -170,7 +171,11 @@ class Watch:
         elif report.node != node.name:
             self._lose(node)
         elif not node.is_draining and node.ray_node in moving.draining():
-            self._start(f"draining {node.name}", self._drain, node.name)
+            self._start(f"draining {node.name}", self._drain_for_ray, node.name)
+
+    def _drain_for_ray(self, name: str) -> None:
+        with contextlib.suppress(NotFoundError):  # Ray's node has ended meanwhile
+            self._drain(name)
 
     def _start(self, what: str, work: Callable[..., object], *arguments: Any) -> None:
         told = (what, work, *arguments)
