@@ -264,7 +264,8 @@ void Task::Stop(StopReason reason) {
 
 // Whoever takes it out of the queue, a worker or this, finishes it.
 void Task::FinishIfStoppedInQueue() {
-  if (stop_.stop_requested() && services_.queue.Remove(this)) RefuseQueued();
+  if (!stop_.stop_requested() || !services_.queue.Remove(this)) return;
+  OrFinish([this] { RefuseQueued(); });
 }
 
 void Task::StopIfLate() {

@@ -108,7 +108,8 @@ class HttpSession final : public std::enable_shared_from_this<HttpSession> {
   Clock::time_point body_progress_;  // when it last got on
   size_t body_bytes_at_progress_ = 0;
   // Of request_, which keeps the session until its reply. Who answers keeps it;
-  // where nobody does any more, for want of memory or at the end, both end.
+  // where nobody does any more, for want of memory or at the end, it ends, and
+  // the session with its caller.
   std::weak_ptr<HttpExchange> exchange_;
   std::string reply_head_;
   HttpReply reply_;          // until it is out

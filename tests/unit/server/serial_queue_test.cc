@@ -110,13 +110,28 @@ TEST(SerialQueue, OneCallerHasHalfOfThePlacesAtMost) {
                                  "wait for it (at most 2)")));
   EXPECT_TRUE(RetryTimeOf(told.front()).has_value());
   queue.Add(note, SerialQueue::Places::kAll, {.party = "another"});
-  // Of half of the places, half: the other half has been taken.
+  // Half of the places has been taken.
   queue.Add(note, SerialQueue::Places::kHalf, {.party = "a third"});
   EXPECT_EQ(told.size(), 2U);
   queue.Add(note, SerialQueue::Places::kUnbounded, one);
   held.Open();
   ASSERT_TRUE(queue.WaitUntilIdle(kNever));
   EXPECT_EQ(told.size(), 6U);
+}
+
+TEST(SerialQueue, OneCallerHasHalfOfHalfOfThePlaces) {
+  std::vector<absl::Status> told;
+  const auto note = [&told](const absl::Status& turn) { told.push_back(turn); };
+  SerialQueue queue("the disk", /*most_waiting=*/8);
+  HeldTask held(queue);
+  for (int n = 0; n < 3; ++n) {
+    queue.Add(note, SerialQueue::Places::kHalf, {.party = "one"});
+  }
+  ASSERT_EQ(told.size(), 1U);
+  EXPECT_THAT(told.front(), StatusIs(absl::StatusCode::kResourceExhausted,
+                                     HasSubstr("(at most 2)")));
+  held.Open();
+  ASSERT_TRUE(queue.WaitUntilIdle(kNever));
 }
 
 TEST(SerialQueue, WhatNobodyWaitsForLeavesItsPlaceToOthers) {
