@@ -35,6 +35,7 @@ struct Seen {
   bool decoded = false;
   bool quick = false;
   std::latch* gate = nullptr;  // Run() waits for it
+  std::latch begun{1};         // and says before that it does
   absl::Status decoding;       // how it ends
   // Within Decode().
   std::function<absl::Status(HoldBytes)> reads;
@@ -60,7 +61,9 @@ class Echo final : public Operation {
   void Gather(WorkerPool*) override {}
   absl::Status Run(const std::stop_token&, const Pauses&,
                    RequestFacts&) override {
-    if (seen_->gate != nullptr) seen_->gate->wait();
+    if (seen_->gate == nullptr) return absl::OkStatus();
+    seen_->begun.count_down();
+    seen_->gate->wait();
     return absl::OkStatus();
   }
   absl::StatusOr<ReplyBuffer> Encode(RequestFacts&) override {
@@ -160,6 +163,7 @@ TEST_F(DecodingTurnTest, WhatIsStoppedWhileItWaitsIsNotDecoded) {
   std::latch gate(1);
   const auto first = Make(1, &gate);
   auto runs = Start(*first);
+  seen_->begun.wait();  // the only worker has it
   const auto waits = Make(kMostTogether + 1);
   auto outcome = Start(*waits);
   waits->Stop(StopReason::kCancelled);
@@ -177,6 +181,7 @@ TEST_F(DecodingTurnTest, WhatWouldBeDecodedTooLateIsRefusedAtOnce) {
   std::latch gate(1);
   const auto first = Make(1, &gate);
   auto runs = Start(*first);
+  seen_->begun.wait();  // the only worker has it
   const auto second = Make(100);
   auto waits = Start(*second);
   EXPECT_THAT(
