@@ -82,7 +82,7 @@ def test_memory_has_a_limit(rows):
 
 
 def test_a_call_that_fails_says_what_it_has_appended(own, rows, normal):
-    with pytest.raises(DeadlineExceededError, match="; its own keys are appended$"):
+    with pytest.raises(DeadlineExceededError, match=r"; its own keys are appended$"):
         own.attend(normal(4, 1, WIDTH), append=rows(1000), timeout=0)
     assert own.describe().lengths == (1000,)
     # The memory is enough for one entry.
