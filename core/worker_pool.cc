@@ -175,7 +175,8 @@ void WorkerPool::Post(std::function<void()> task) {
     note_end();
   });
   std::move(not_posted).Cancel();
-  static_cast<void>(owned.release());  // it has, or has had, its run
+  // It is the lambda's, which may have run by now.
+  [[maybe_unused]] const auto* const given = owned.release();
 }
 
 }  // namespace attention

@@ -171,7 +171,7 @@ absl::Status RequestBuilder::SetSequences(std::vector<SequenceLayer> sequences,
                                           SequenceLife life) {
   if (sequences.empty()) return FieldError("sequences", "none is named");
   request_.sequences = std::move(sequences);
-  request_.sequence_life = life;
+  request_.sequence_life = std::move(life);
   return absl::OkStatus();
 }
 

@@ -27,10 +27,11 @@ auto OrOutOfMemory(RequestFacts& facts, Function function) {
 // For what nobody is refused for.
 template <typename Function>
 void IfMemoryAllows(Function function) {
-  try {
+  const auto done = [&function] {
     function();
-  } catch (const std::bad_alloc&) {  // left out
-  }
+    return absl::OkStatus();
+  };
+  WithoutBadAlloc(done, absl::OkStatus).IgnoreError();  // or it is left out
 }
 
 }  // namespace

@@ -98,7 +98,7 @@ absl::StatusOr<AttentionOutputs> Places(server::Results& results,
     array = std::move(made->array);
     return std::move(made->view);
   };
-  const AttentionOutputs outputs = results.OutputsAt(place);
+  AttentionOutputs outputs = results.OutputsAt(place);
   if (!status.ok()) return status;
   return outputs;
 }

@@ -34,7 +34,9 @@ thread_local int64_t until_failure = -1;
 }  // namespace
 
 void* operator new(size_t size) {
-  if (until_failure >= 0 && until_failure-- == 0) throw std::bad_alloc();
+  const bool fails = until_failure == 0;
+  if (until_failure >= 0) --until_failure;
+  if (fails) throw std::bad_alloc();
   void* const memory = std::malloc(std::max<size_t>(size, 1));
   if (memory == nullptr) throw std::bad_alloc();
   return memory;
