@@ -10,10 +10,14 @@
 
 namespace attention::server {
 
-FairQueue::Path CallOrigin::path() const {
-  if (caller != nullptr) return {caller->name, peer};
+std::string PartyOf(const Caller* caller, const std::string& peer) {
+  if (caller != nullptr) return caller->name;
   const std::optional<Peer> of = PeerOfCall(peer);
-  return {of ? of->address : peer, peer};
+  return of ? of->address : peer;
+}
+
+FairQueue::Path CallOrigin::path() const {
+  return {PartyOf(caller.get(), peer), peer};
 }
 
 Admission::Holder CallOrigin::holder() const {

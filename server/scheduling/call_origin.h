@@ -21,6 +21,10 @@ enum class StopReason : uint8_t {
   kTooLong  // beyond max_compute_time
 };
 
+/// Who takes a turn, or a place: the caller by its name, or without one (null)
+/// the address of the connection's other end, as CallOrigin::peer has it.
+std::string PartyOf(const Caller* caller, const std::string& peer);
+
 /// Who makes a call, and until when.
 struct CallOrigin {
   using Clock = std::chrono::system_clock;
@@ -37,7 +41,7 @@ struct CallOrigin {
   /// Who holds what its requests take: the caller, or its connection.
   Admission::Holder holder() const;
 
-  /// Whose turns: the caller's, or its address's, and its connection's.
+  /// Whose turns: PartyOf(), and its connection's.
   FairQueue::Path path() const;
 
   /// Why a call that its transport says is cancelled was: its deadline, or its

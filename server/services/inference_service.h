@@ -143,9 +143,9 @@ class InferenceService final : public inference_methods::AllMethods {
                    ? absl::CancelledError("the caller cancelled the call")
                    : absl::OkStatus();
       };
-      const CallOrigin origin{.peer = context->peer(), .caller = *caller};
       (management_.*method)(
-          caller->get(), *request, {origin.path().party, wanted},
+          caller->get(), *request,
+          {PartyOf(caller->get(), context->peer()), wanted},
           [reactor, &response](const absl::StatusOr<Response>& reply) {
             const auto write = [&] {
               if (reply.ok()) WriteMessage(*reply, response);

@@ -108,10 +108,7 @@ KeyValueService::Reactor* KeyValueService::AskInTurn(
     // Files are nobody's own: who may, reads and replaces those of all.
     auto asked = Read<Request>(*context, request, Right::kSequenceFiles);
     if (!asked.ok()) return asked.status();
-    std::string party =
-        CallOrigin{.peer = context->peer(), .caller = asked->caller}
-            .path()
-            .party;
+    std::string party = PartyOf(asked->caller.get(), context->peer());
     files_.Add(
         [=, this, &response,
          asked = *std::move(asked)](const absl::Status& turn) {

@@ -214,15 +214,13 @@ absl::Status InferenceApi::Manage(const std::shared_ptr<HttpExchange>& exchange,
   };
   if (absl::Status late = wanted(); !late.ok()) return late;
   const auto timer = ReplyAt(*deadline, exchange, *threads_);
-  return calls_.Ask(
-      {route,
-       caller.get(),
-       request.body.view(),
-       {CallOrigin{.peer = request.peer, .caller = caller}.path().party,
-        wanted}},
-      [exchange, timer](HttpReply reply) {
-        exchange->Reply(std::move(reply));
-      });
+  return calls_.Ask({route,
+                     caller.get(),
+                     request.body.view(),
+                     {PartyOf(caller.get(), request.peer), wanted}},
+                    [exchange, timer](HttpReply reply) {
+                      exchange->Reply(std::move(reply));
+                    });
 }
 
 absl::Status InferenceApi::Infer(const std::shared_ptr<HttpExchange>& exchange,
