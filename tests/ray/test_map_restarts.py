@@ -138,3 +138,18 @@ def test_a_map_of_before_a_drain_is_not_an_error(cluster, checked):
         cluster.drain(one.servers()[0])
         assert opened.attend(one.rows(1)[0]).missing == ()
     cluster.add_nodes(1)
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_no_server_is_added_where_another_one_is_to_come_back(monkeypatch):
+    with with_a_lost_node(is_forgotten=True) as (cluster, _, lost):
+        start, given = cluster._starter.start, []
+
+        def noted(ask, taken):
+            given.append(taken)
+            return start(ask, taken)
+
+        monkeypatch.setattr(cluster._starter, "start", noted)
+        (added,) = cluster.add_nodes(1)
+        assert given == [[lost.ray_node]]
+        assert added.ray_node != lost.ray_node
