@@ -110,11 +110,33 @@ absl::StatusOr<Backends> AllBackends(const EngineOptions& options,
   return backends;
 }
 
-// A problem is quick up to so many multiply-adds: some 20 us with the slowest
-// backend, 1 to 5 with the fastest.
+// A problem is quick up to so many multiply-adds, and as much of the rest: some
+// 5 us each with the fastest kernels, 20 with the slowest, and some 100 with
+// the reference, which is for machines without kernels.
 constexpr double kQuickWork = 16'384;
 // However small they are.
 constexpr size_t kMostQuickProblems = 16;
+
+// What takes time however narrow rows are, in multiply-adds that take as long.
+// Of 4,096 heads of one query and one key, which have 8,192 multiply-adds, it
+// is all: some 2 ms in FP32, 5 in FP16.
+double WorkBeside(const ValidatedProblem& problem) {
+  constexpr double kOfHead = 512;
+  constexpr double kOfRow = 64;
+  constexpr double kOfScore = 8;
+  const double heads = static_cast<double>(problem.batch) *
+                       static_cast<double>(problem.query_heads);
+  const double rows = heads * static_cast<double>(problem.query_length);
+  // Without rows there may be any number of heads, none of which is looked at.
+  return kOfHead * std::min(heads, rows) +
+         rows * (kOfRow + kOfScore * static_cast<double>(problem.key_length));
+}
+
+double WorkBeside(absl::Span<const ValidatedProblem> problems) {
+  double work = 0;
+  for (const ValidatedProblem& problem : problems) work += WorkBeside(problem);
+  return work;
+}
 
 absl::Status OutOfReach(const Backend& backend, int device) {
   return absl::UnimplementedError(
@@ -261,7 +283,7 @@ const Backend* Engine::BackendFor(
 
 bool Engine::IsQuick(absl::Span<const ValidatedProblem> problems) const {
   if (options_.on_tile || problems.size() > kMostQuickProblems ||
-      Work(problems) > kQuickWork) {
+      Work(problems) > kQuickWork || WorkBeside(problems) > kQuickWork) {
     return false;
   }
   if (!backends_.front()->waits()) return true;

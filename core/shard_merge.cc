@@ -1,6 +1,5 @@
 #include "core/shard_merge.h"
 
-#include <algorithm>
 #include <cstring>
 
 #include "core/element.h"
@@ -8,15 +7,15 @@
 
 namespace attention {
 
-void ShardMerger::Merge(absl::Span<const ShardRow> shards, std::byte* output,
-                        std::byte* lse) {
+void ShardMerger::Merge(absl::Span<const ShardRow> shards, int64_t width,
+                        std::byte* output, std::byte* lse) {
   SoftmaxState<double> state;
   weights_.clear();
   for (const ShardRow& shard : shards) {
     weights_.push_back(LoadElement(DataType::kFloat32, shard.lse));
     state.Add(weights_.back());
   }
-  std::fill(sums_.begin(), sums_.end(), 0);
+  sums_.assign(static_cast<size_t>(width), 0);
   for (size_t i = 0; i < shards.size(); ++i) {
     const double weight = state.Weight(weights_[i]);
     if (weight != 0) Add(weight, shards[i].output);

@@ -21,13 +21,12 @@ struct ShardRow {
 /// (lse -inf) adds nothing, whatever its output holds.
 class ShardMerger {
  public:
-  /// Of rows of `width` >= 0 elements.
-  ShardMerger(DataType type, int64_t width)
-      : type_(type), sums_(static_cast<size_t>(width)) {}
+  explicit ShardMerger(DataType type) : type_(type) {}
 
-  /// The row of all keys. `output` and `lse` may be those of one of the shards.
-  void Merge(absl::Span<const ShardRow> shards, std::byte* output,
-             std::byte* lse);
+  /// The row of all keys, of `width` >= 0 elements, or so many of a wider one.
+  /// `output` and `lse` may be those of one of the shards.
+  void Merge(absl::Span<const ShardRow> shards, int64_t width,
+             std::byte* output, std::byte* lse);
 
  private:
   void Add(double weight, const std::byte* output);

@@ -62,7 +62,8 @@ absl::StatusOr<std::unique_ptr<HttpPort>> OpenHttpPort(
   const int64_t others = most_connections - limits.reserved_connections;
   limits.connections = {others, std::max<int64_t>(others / 2, 1)};
   limits.reply_time = options.reply_timeout;
-  limits.bodies = http->bodies;
+  // Without inference there are probes alone, each with 16 KiB at most.
+  if (options.http_inference) limits.bodies = http->bodies;
   HttpHandlers handlers;
   handlers.access = std::make_shared<HttpAccess>(options.http_allow_origin,
                                                  KnownHosts(options));

@@ -1,7 +1,10 @@
 #include "server/shards/shard_answer.h"
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "core/shard_merge.h"
@@ -74,6 +77,51 @@ ShardRow FirstRow(ShardAnswer& answer) {
       reinterpret_cast<const std::byte*>(answer.reply.lse().data().data())};
 }
 
+// Merges row after row, a wide one in parts, with a pause for each MiB.
+class RowMerger {
+ public:
+  RowMerger(DataType type, int64_t width, HoldBytes hold)
+      : element_bytes_(ByteSize(type)),
+        width_(width),
+        merger_(type),
+        pauses_(hold) {}
+
+  // Moves all of them on to the next row.
+  absl::Status Merge(absl::Span<ShardRow> rows, std::byte*& output,
+                     std::byte*& lse) {
+    const auto count = static_cast<int64_t>(rows.size());
+    const int64_t most = std::max<int64_t>(1, kAtOnce / count / element_bytes_);
+    // It may be that of one of the rows, which all parts need.
+    std::array<std::byte, sizeof(float)> of_row{};
+    int64_t left = width_;
+    do {
+      absl::Status status = pauses_.At(done_);
+      if (!status.ok()) return status;
+      const int64_t columns = std::min(left, most);
+      merger_.Merge(rows, columns, output, of_row.data());
+      const int64_t bytes = columns * element_bytes_;
+      output += bytes;
+      for (ShardRow& of : rows) of.output += bytes;
+      done_ += bytes * count;
+      left -= columns;
+    } while (left > 0);
+    std::memcpy(lse, of_row.data(), of_row.size());
+    lse += of_row.size();
+    for (ShardRow& of : rows) of.lse += of_row.size();
+    done_ += static_cast<int64_t>(of_row.size()) * count;
+    return absl::OkStatus();
+  }
+
+ private:
+  static constexpr int64_t kAtOnce = 1 << 20;  // bytes of all rows together
+
+  const int64_t element_bytes_;
+  const int64_t width_;
+  ShardMerger merger_;
+  ReadingPauses pauses_;
+  int64_t done_ = 0;  // bytes
+};
+
 }  // namespace
 
 absl::Status MergeAnswers(absl::Span<ShardAnswer> answers, HoldBytes hold) {
@@ -84,25 +132,13 @@ absl::Status MergeAnswers(absl::Span<ShardAnswer> answers, HoldBytes hold) {
   std::vector<ShardRow> rows;
   for (ShardAnswer& answer : answers) rows.push_back(FirstRow(answer));
   const Result& output = merged[kOutput];
-  const int64_t width = output.shape.back();
-  const int64_t row_bytes = width * ByteSize(output.type);
   const auto count = merged[kLse].bytes / static_cast<int64_t>(sizeof(float));
-  ShardMerger merger(output.type, width);
+  RowMerger merger(output.type, output.shape.back(), hold);
   std::byte* to_output = merged[kOutput].buffer.data();
   std::byte* to_lse = merged[kLse].buffer.data();
-  const int64_t bytes_at_once =
-      (row_bytes + int64_t{sizeof(float)}) * static_cast<int64_t>(rows.size());
-  ReadingPauses pauses(hold);
   for (int64_t row = 0; row < count; ++row) {
-    absl::Status status = pauses.At(row * bytes_at_once);
+    absl::Status status = merger.Merge(absl::MakeSpan(rows), to_output, to_lse);
     if (!status.ok()) return status;
-    merger.Merge(rows, to_output, to_lse);
-    to_output += row_bytes;
-    to_lse += sizeof(float);
-    for (ShardRow& of : rows) {
-      of.output += row_bytes;
-      of.lse += sizeof(float);
-    }
   }
   return absl::OkStatus();
 }

@@ -9,6 +9,7 @@ from concurrent.futures import ProcessPoolExecutor
 import grpc
 import numpy as np
 import pytest
+from certificates import P256, openssl
 
 from attention_client import (
     AsyncClient,
@@ -92,7 +93,8 @@ def test_an_async_client_is_copied_too(server):
 
 def test_a_copy_reads_the_files_of_tls_again(tmp_path):
     authority = tmp_path / "ca.pem"
-    authority.write_text("")
+    new = ("req", "-x509", "-newkey", *P256, "-nodes", "-subj", "/CN=ca")
+    openssl(tmp_path, *new, "-keyout", "ca.key", "-out", authority)
     data = pickle.dumps(Client("127.0.0.1:1", tls=Tls(ca=str(authority))))
     assert str(authority).encode() in data
     authority.unlink()

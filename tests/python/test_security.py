@@ -18,6 +18,7 @@ from attention_client import (
     AsyncClient,
     AttentionError,
     Client,
+    InvalidArgumentError,
     Tls,
     UnauthenticatedError,
     UnavailableError,
@@ -192,6 +193,80 @@ def test_settings_that_exclude_each_other_are_refused(folder):
     with pytest.raises(ValueError, match="credentials: given beside tls"):
         Client("127.0.0.1:1", tls=True, credentials=grpc.ssl_channel_credentials())
     assert "client.key" not in repr(Tls(key=folder / "client.key"))
+
+
+@pytest.fixture(scope="module")
+def files(folder):
+    """The folder of the certificates, with files that few would think of."""
+    (folder / "empty").write_text("")
+    openssl(
+        *("pkcs8", "-topk8", "-in", "client.key", "-passout", "pass:word"),
+        *("-out", "locked.key"),
+        cwd=folder,
+    )
+    openssl(
+        *("req", "-x509", "-newkey", "rsa:1024", "-nodes", "-subj", "/CN=weak"),
+        *("-keyout", "weak.key", "-out", "weak.pem"),
+        cwd=folder,
+    )
+    trusted = ("x509", "-in", "ca.pem", "-trustout", "-out", "trusted.pem")
+    openssl(*trusted, cwd=folder)
+    authority = (folder / "ca.pem").read_text()
+    broken = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
+    (folder / "broken behind.pem").write_text(authority + broken)
+    (folder / "of an author.pem").write_text("Autorität\n" + authority, "utf-8")
+    return folder
+
+
+NO_CERTIFICATE = "holds no certificate (expected PEM)"
+NO_KEY = "holds no private key (expected PEM, without a passphrase)"
+ANOTHER = "is not the key of the certificate in 'client.pem'"
+
+
+@pytest.mark.parametrize(
+    ("ca", "certificate", "key", "says"),
+    [
+        ("empty", None, None, f"ca: 'empty' {NO_CERTIFICATE}"),
+        ("ca.key", None, None, f"ca: 'ca.key' {NO_CERTIFICATE}"),
+        (None, "empty", "client.key", f"certificate: 'empty' {NO_CERTIFICATE}"),
+        (None, "ca.key", "ca.key", f"certificate: 'ca.key' {NO_CERTIFICATE}"),
+        (None, "client.pem", "empty", f"key: 'empty' {NO_KEY}"),
+        (None, "client.pem", "client.pem", f"key: 'client.pem' {NO_KEY}"),
+        (None, "client.pem", "locked.key", f"key: 'locked.key' {NO_KEY}"),
+        (None, "client.pem", "server.key", f"key: 'server.key' {ANOTHER}"),
+        (None, "client.pem", "weak.key", f"key: 'weak.key' {ANOTHER}"),
+    ],
+)
+def test_a_file_that_grpc_cannot_use_is_named(
+    files, monkeypatch, ca, certificate, key, says
+):
+    monkeypatch.chdir(files)
+    with pytest.raises(InvalidArgumentError) as caught:
+        Client("127.0.0.1:1", tls=Tls(ca, certificate, key))
+    assert str(caught.value) == says
+
+
+@pytest.mark.parametrize("ca", ["trusted.pem", "broken behind.pem", "of an author.pem"])
+def test_what_grpc_can_use_is_left_to_it(files, ca):
+    with (
+        serve(files, nothing) as server,
+        Client(server.target, tls=Tls(ca=files / ca)) as client,
+    ):
+        assert client.attend(*ONES).output is None
+
+
+def test_a_key_that_grpc_may_find_weak_is_left_to_it(files):
+    tls = Tls(certificate=files / "weak.pem", key=files / "weak.key")
+    Client("127.0.0.1:1", tls=tls).close()
+
+
+def test_a_key_may_come_by_a_pipe(folder):
+    with subprocess.Popen(
+        ["cat", folder / "client.key"], stdout=subprocess.PIPE
+    ) as cat:
+        key = f"/dev/fd/{cat.stdout.fileno()}"
+        tls = Tls(certificate=folder / "client.pem", key=key)
+        Client("127.0.0.1:1", tls=tls).close()
 
 
 @pytest.fixture(scope="module")

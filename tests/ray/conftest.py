@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 
+import compared
 import numpy as np
 import pytest
 import ray
@@ -143,6 +144,24 @@ def checked(cluster, one_server, normal):
     yield make
     for one in made:
         one.end()
+
+
+@pytest.fixture
+def both(cluster, one_server, normal):
+    """A sequence over four servers, and one with the same keys at one server."""
+    rows = (
+        normal(compared.HEADS, compared.KEYS, compared.WIDTH),
+        normal(compared.HEADS, compared.KEYS, compared.WIDTH),
+    )
+    with (
+        cluster.sequence(
+            heads=compared.HEADS, width=compared.WIDTH, range_keys=64
+        ) as sharded,
+        one_server.sequence(heads=compared.HEADS, width=compared.WIDTH) as whole,
+    ):
+        assert sharded.append(*rows) == compared.KEYS
+        whole.append(*rows)
+        yield sharded, whole
 
 
 @pytest.fixture(scope="module")

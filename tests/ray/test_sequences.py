@@ -1,46 +1,16 @@
 """Sequences over four servers: what one server answers, they answer."""
 
-from concurrent.futures import ThreadPoolExecutor
-
 import ml_dtypes
-import numpy as np
 import pytest
+from compared import HEADS, KEYS, WIDTH, assert_same
 
 from attention_client import (
     AbortedError,
-    AlreadyExistsError,
-    CancelledError,
     InvalidArgumentError,
     NotFoundError,
     OutOfRangeError,
-    ParameterSet,
-    ResourceExhaustedError,
     quantize,
 )
-from attention_client.ray import AttentionCluster, tree
-
-HEADS, WIDTH, KEYS = 2, 16, 1000
-NODES = 4
-
-
-@pytest.fixture
-def both(cluster, one_server, normal):
-    """A sequence over four servers, and one with the same keys at one server."""
-    rows = normal(HEADS, KEYS, WIDTH), normal(HEADS, KEYS, WIDTH)
-    with (
-        cluster.sequence(heads=HEADS, width=WIDTH, range_keys=64) as sharded,
-        one_server.sequence(heads=HEADS, width=WIDTH) as whole,
-    ):
-        assert sharded.append(*rows) == KEYS
-        whole.append(*rows)
-        yield sharded, whole
-
-
-def assert_same(answer, expected):
-    assert answer.output.shape == expected.output.shape
-    np.testing.assert_allclose(answer.output, expected.output, rtol=0, atol=1e-6)
-    np.testing.assert_allclose(answer.lse, expected.lse, rtol=1e-6, atol=1e-6)
-
 
 OPTIONS = {
     "none": {},
@@ -240,94 +210,6 @@ def test_a_mask_is_of_the_keys_that_this_one_knows(
     assert_same(answer, whole.attend(query, lse=True, **options, **{name: tensor}))
 
 
-def test_another_program_finds_it(cluster, both, normal):
-    sharded, _ = both
-    with AttentionCluster.connect() as other:
-        opened = other.open_sequence(sharded.name)
-        assert opened.lengths == (KEYS,)
-        assert sharded.name in other.sequences()
-        rows = normal(HEADS, 1, WIDTH), normal(HEADS, 1, WIDTH)
-        opened.append(*rows)
-    assert sharded.attend(normal(4, 1, WIDTH)).output.shape == (4, 1, WIDTH)
-    assert len(sharded) == KEYS
-    sharded.describe()
-    assert len(sharded) == KEYS + 1
-
-
-@pytest.mark.parametrize("keys", [1, KEYS], ids=["one server", "several"])
-def test_a_closed_cluster_calls_nobody(cluster, normal, keys):
-    rows = normal(HEADS, keys, WIDTH), normal(HEADS, keys, WIDTH)
-    with cluster.sequence(heads=HEADS, width=WIDTH, range_keys=64) as made:
-        made.append(*rows)
-        with AttentionCluster.connect() as other:
-            opened = other.open_sequence(made.name)
-            opened.attend(rows[0])
-        for call in (lambda: opened.attend(rows[0]), lambda: opened.append(*rows)):
-            with pytest.raises(CancelledError, match="is closed"):
-                call()
-        assert not other._clients
-
-
-def test_a_closed_cluster_asks_no_map(cluster, normal, tmp_path):
-    with cluster.sequence(heads=HEADS, width=WIDTH, range_keys=64) as made:
-        with AttentionCluster.connect() as other:
-            opened = other.open_sequence(made.name)
-        many = normal(HEADS, KEYS, WIDTH)  # beyond the end of its only range
-        before = made.describe()
-        for call in (
-            lambda: opened.append(many, many),
-            lambda: opened.describe(),
-            lambda: opened.fork("forked"),
-            lambda: opened.truncate(0),
-            lambda: opened.export(tmp_path / "folder"),
-        ):
-            with pytest.raises(CancelledError, match="is closed"):
-                call()
-        assert made.describe() == before
-        assert "forked" not in cluster.sequences()
-        assert not (tmp_path / "folder").exists()
-
-
-class Threads(ThreadPoolExecutor):
-    """Before each call that it takes it does something."""
-
-    def __init__(self, before):
-        super().__init__(NODES)
-        self.before = before
-
-    def submit(self, *arguments):
-        self.before()
-        return super().submit(*arguments)
-
-
-def test_a_cluster_that_is_closed_meanwhile_says_so(both, normal, monkeypatch):
-    monkeypatch.setattr(tree, "MOST_ASKED", NODES + 1)
-    with AttentionCluster.connect() as other:
-        opened = other.open_sequence(both[0].name)
-        monkeypatch.setattr(other, "_threads", Threads(other.close))
-        with pytest.raises(CancelledError, match="is closed"):
-            opened.attend(normal(4, 1, WIDTH))
-
-
-def test_a_thread_that_cannot_start_is_told(both, cluster, normal, monkeypatch):
-    def fail():
-        raise RuntimeError("can't start new thread")
-
-    monkeypatch.setattr(tree, "MOST_ASKED", NODES + 1)
-    with Threads(fail) as threads, monkeypatch.context() as patch:
-        patch.setattr(cluster, "_threads", threads)
-        with pytest.raises(RuntimeError, match="can't start new thread"):
-            both[0].attend(normal(4, 1, WIDTH))
-
-
-def test_a_sequence_is_deleted_after_its_cluster_is_closed(cluster):
-    with AttentionCluster.connect() as other:
-        made = other.sequence(heads=HEADS, width=WIDTH)
-        with made:
-            other.close()
-    assert made.name not in cluster.sequences()
-
-
 def test_a_checkpoint_becomes_a_sequence(cluster, both, normal, tmp_path):
     sharded, whole = both
     assert sharded.export(str(tmp_path)) > KEYS * HEADS * WIDTH * 8
@@ -339,64 +221,3 @@ def test_a_checkpoint_becomes_a_sequence(cluster, both, normal, tmp_path):
         assert read.append(*rows) == KEYS + 3
     with pytest.raises(NotFoundError):
         cluster.import_sequence(str(tmp_path / "none"))
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"weights": True},
-        {"top_k": 3},
-        {"query_starts": np.array([0, 1])},
-        {"key_scale": np.ones((HEADS, KEYS), np.float32)},
-        {"training": True, "dropout_p": 0.5},
-        {"empty_rows": "uniform"},
-        {"scoring": ParameterSet("x")},
-        {"valid_lens": [KEYS + 1]},
-        {"valid_lens": [299.5]},
-        {"bias": np.zeros((1, 7), np.float32)},
-        {"causal": "bottom_right", "query_offset": 1},
-    ],
-    ids=lambda options: next(iter(options)),
-)
-def test_what_parts_cannot_answer_is_refused(both, normal, options):
-    sharded, _ = both
-    with pytest.raises(InvalidArgumentError):
-        sharded.attend(normal(4, 1, WIDTH), **options)
-
-
-@pytest.mark.parametrize("shape", [(), (5,), (1, 1), (1, 4), (2, 5), (1, 5, 1)])
-def test_lengths_of_another_shape_are_refused_as_by_one_server(both, normal, shape):
-    messages = []
-    for one in both:
-        with pytest.raises(InvalidArgumentError) as caught:
-            one.attend(normal(4, 5, WIDTH), valid_lens=np.full(shape, 300))
-        messages.append(str(caught.value))
-        assert caught.value.field == "valid_lens"
-    assert messages[0] == messages[1].removesuffix(" (in entry 0 of the batch)")
-
-
-def test_what_does_not_fit_the_cluster_is_refused(cluster):
-    with pytest.raises(InvalidArgumentError, match="replicas: 5"):
-        cluster.sequence(heads=1, width=1, replicas=5)
-    with pytest.raises(AlreadyExistsError, match="a cluster"):
-        AttentionCluster(1)
-    with pytest.raises(NotFoundError, match="no cluster"):
-        AttentionCluster.connect("another")
-    with pytest.raises(NotFoundError, match="node: 'nobody'"):
-        cluster.drain("nobody")
-    with cluster.sequence(heads=1, width=1, name="mine") as one:
-        with pytest.raises(AlreadyExistsError, match="mine"):
-            cluster.sequence(heads=1, width=1, name="mine")
-        assert one.name == "mine"
-
-
-def test_the_last_node_is_not_drained(ray_cluster, normal):
-    ray_cluster.add_node(num_cpus=1, resources={"own": 1})
-    with (
-        AttentionCluster(1, name="small", flags={"worker_threads": 1}) as small,
-        small.sequence(heads=1, width=4) as one,
-    ):
-        one.append(normal(5, 4), normal(5, 4))
-        with pytest.raises(ResourceExhaustedError, match="the last one"):
-            small.drain(small.nodes()[0].node)
-        assert one.attend(normal(1, 4)).output.shape == (1, 4)

@@ -186,6 +186,23 @@ TEST(InferenceHttpPortTest, CanBeSwitchedOff) {
   EXPECT_EQ(HttpStatus(HttpAnswer(server->http_address(), "/metrics")), 200);
 }
 
+// A probe's body is read and left alone.
+TEST(InferenceHttpPortTest, BodiesOfProbesAreReadWhereItIsSwitchedOff) {
+  server::ServerOptions options = TestOptions();
+  for (const bool inference : {true, false}) {
+    options.http_inference = inference;
+    const auto server = StartServer(options);
+    for (const char* path : {"/metrics", "/v2/health/live"}) {
+      HttpCaller caller(server->http_address());
+      caller.Send(absl::StrCat("GET ", path,
+                               " HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: "
+                               "close\r\nContent-Length: 2\r\n\r\n{}"));
+      EXPECT_EQ(HttpStatus(caller.Read()), 200) << path;
+      EXPECT_EQ(HttpStatus(HttpPost(server->http_address(), path, "{}")), 405);
+    }
+  }
+}
+
 TEST(InferenceHttpPortTest, IsNotReachedFromOtherMachinesInPlainText) {
   server::ServerOptions options = TestOptions();
   options.http_address = "0.0.0.0";

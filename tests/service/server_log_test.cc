@@ -86,9 +86,9 @@ TEST(ServerLogTest, ACallersBadUtf8IsNotWorthALineAtInfo) {
 }
 
 TEST(ServerLogTest, WhyItDoesNotStartIsJsonToo) {
-  ChildProcess server(
-      ATTENTION_SERVER_BINARY,
-      {"--log-format", "json", "--model-repository", "/nonexistent"});
+  ChildProcess server(ATTENTION_SERVER_BINARY,
+                      {"--grpc-port", "0", "--http-port", "0", "--log-format",
+                       "json", "--model-repository", "/nonexistent"});
   // Another line may say which backends there are.
   const std::vector<std::string> lines =
       absl::StrSplit(server.ReadAll(), '\n', absl::SkipEmpty());

@@ -92,7 +92,7 @@ absl::StatusOr<AttendResult> Merge(absl::Span<const AttendResult> shards,
   const int64_t width = first.output.shape().back();
   const int64_t rows = merged.lse->element_count();
   const int64_t heads = options.packed ? first.output.shape()[1] : 1;
-  ShardMerger merger(first.output.type(), width);
+  ShardMerger merger(first.output.type());
   std::vector<ShardRow> of_shards(shards.size());
   for (int64_t row = 0; row < rows; ++row) {
     // Row t * heads + h of a packed output is row h * (rows / heads) + t of its
@@ -105,7 +105,7 @@ absl::StatusOr<AttendResult> Merge(absl::Span<const AttendResult> shards,
       of_shards[i] = {shards[i].output.data() + output_at,
                       shards[i].lse->data() + lse_at};
     }
-    merger.Merge(of_shards, merged.output.data() + output_at,
+    merger.Merge(of_shards, width, merged.output.data() + output_at,
                  merged.lse->data() + lse_at);
   }
   return merged;

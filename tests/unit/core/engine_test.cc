@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/cpu/cpu_backend.h"
@@ -81,6 +82,34 @@ TEST(Engine, SaysWhichBackendAndKernelAnswered) {
   EXPECT_EQ(job.backend, "reference");
   EXPECT_EQ(job.kernel, "fp64_tiles");
   EXPECT_EQ(job.tiles_computed, job.tiles_total);
+}
+
+// None of these has more than 16,384 multiply-adds.
+TEST(Engine, IsQuickWhereNeitherWidthNorHeadsRowsOrKeysTakeLong) {
+  const auto engine = Engine::Create({.threads = 1, .backend = "reference"});
+  ASSERT_TRUE(engine.ok());
+  const auto is_quick = [&](Shape query, Shape key, Shape value) {
+    const testing::ProblemBuilder builder(std::move(query), std::move(key),
+                                          std::move(value));
+    return (*engine)->IsQuick(Validate(builder.problem).value());
+  };
+  EXPECT_TRUE(is_quick({16, 32}, {16, 32}, {16, 32}));
+  EXPECT_TRUE(is_quick({1, 8, 1, 128}, {1, 8, 8, 128}, {1, 8, 8, 128}));
+  EXPECT_TRUE(is_quick({1, 4096, 0, 1}, {1, 4096, 1, 1}, {1, 4096, 1, 1}));
+  EXPECT_FALSE(is_quick({1, 4096, 1, 1}, {1, 4096, 1, 1}, {1, 4096, 1, 1}));
+  EXPECT_FALSE(is_quick({4096, 1, 1, 1}, {4096, 1, 1, 1}, {4096, 1, 1, 1}));
+  EXPECT_FALSE(is_quick({4096, 1}, {1, 1}, {1, 1}));
+  EXPECT_FALSE(is_quick({1, 1}, {4096, 1}, {4096, 1}));
+}
+
+TEST(Engine, IsQuickWhereProblemsTakeLittleTogether) {
+  const auto engine = Engine::Create({.threads = 1, .backend = "reference"});
+  ASSERT_TRUE(engine.ok());
+  const testing::ProblemBuilder builder({1, 8, 1, 1}, {1, 8, 1, 1},
+                                        {1, 8, 1, 1});
+  const ValidatedProblem problem = Validate(builder.problem).value();
+  EXPECT_TRUE((*engine)->IsQuick(std::vector(2, problem)));
+  EXPECT_FALSE((*engine)->IsQuick(std::vector(16, problem)));
 }
 
 }  // namespace

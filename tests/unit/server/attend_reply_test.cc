@@ -29,8 +29,8 @@ RequestFacts Facts() {
 }
 
 // Everything up to a reply, without computing.
-struct Reply {
-  explicit Reply(const v1::AttendRequest& message, bool on_stream = false)
+struct AttendReply {
+  explicit AttendReply(const v1::AttendRequest& message, bool on_stream = false)
       : wire(on_stream, models),
         request(wire.Decode(OneSlice(message.SerializeAsString()),
                             server::HoldUncounted)
@@ -78,7 +78,7 @@ void ExpectAll(const v1::AttendResponse& response) {
 }
 
 TEST(AttendReply, IsWhatTheGeneratedClassReads) {
-  Reply reply(RequestForAll());
+  AttendReply reply(RequestForAll());
   ASSERT_THAT(reply.results.Allocate(), IsOk());
   Fill(reply.results);
   v1::AttendResponse response;
@@ -87,7 +87,7 @@ TEST(AttendReply, IsWhatTheGeneratedClassReads) {
 }
 
 TEST(AttendReply, IsWhatTheGeneratedClassReadsOnAStream) {
-  Reply reply(RequestForAll(), /*on_stream=*/true);
+  AttendReply reply(RequestForAll(), /*on_stream=*/true);
   ASSERT_THAT(reply.results.Allocate(), IsOk());
   Fill(reply.results);
   v1::AttendStreamResponse response;
@@ -97,7 +97,7 @@ TEST(AttendReply, IsWhatTheGeneratedClassReadsOnAStream) {
 }
 
 TEST(AttendReply, HoldsOnlyWhatWasAskedFor) {
-  Reply reply(SmallRequest());
+  AttendReply reply(SmallRequest());
   ASSERT_THAT(reply.results.Allocate(), IsOk());
   std::memcpy(reply.results.Outputs().output.data, "outp", 4);
   v1::AttendResponse response;
@@ -107,7 +107,7 @@ TEST(AttendReply, HoldsOnlyWhatWasAskedFor) {
 }
 
 TEST(AttendReply, ComputesInMemoryAlignedTo64Bytes) {
-  Reply reply(RequestForAll());
+  AttendReply reply(RequestForAll());
   ASSERT_THAT(reply.results.Allocate(), IsOk());
   const auto address = [](const std::byte* data) {
     return reinterpret_cast<uintptr_t>(data) % 64;
@@ -120,7 +120,7 @@ TEST(AttendReply, DoesNotCopyLargeResults) {
   v1::AttendRequest request = SmallRequest();
   SetTensor(*request.mutable_key_value()->mutable_value(), v1::DATA_TYPE_FP32,
             {2, 4096}, std::string(size_t{2} * 4096 * 4, '\0'));
-  Reply reply(request);
+  AttendReply reply(request);
   ASSERT_THAT(reply.results.Allocate(), IsOk());
   const auto* output =
       reinterpret_cast<const uint8_t*>(reply.results.Outputs().output.data);
@@ -132,7 +132,7 @@ TEST(AttendReply, DoesNotCopyLargeResults) {
 }
 
 TEST(AttendReply, ASmallReplyIsOneSlice) {
-  Reply reply(SmallRequest());
+  AttendReply reply(SmallRequest());
   ASSERT_THAT(reply.results.Allocate(), IsOk());
   std::vector<grpc::Slice> slices;
   ASSERT_TRUE(reply.Encode().Dump(&slices).ok());
@@ -142,7 +142,7 @@ TEST(AttendReply, ASmallReplyIsOneSlice) {
 TEST(AttendReply, EncodesEmptyResults) {
   v1::AttendRequest request = RequestForAll();
   SetTensor(*request.mutable_query(), v1::DATA_TYPE_FP32, {0, 2}, "");
-  Reply reply(request);
+  AttendReply reply(request);
   ASSERT_THAT(reply.results.Allocate(), IsOk());
   v1::AttendResponse response;
   ASSERT_TRUE(response.ParseFromString(Flatten(reply.Encode())));
@@ -152,7 +152,7 @@ TEST(AttendReply, EncodesEmptyResults) {
 }
 
 TEST(AttendReply, KnowsABoundOfTheMessage) {
-  Reply reply(RequestForAll(), /*on_stream=*/true);
+  AttendReply reply(RequestForAll(), /*on_stream=*/true);
   ASSERT_THAT(reply.results.Allocate(), IsOk());
   Fill(reply.results);
   const int64_t bound = reply.results.Bytes() + reply.wire.OtherBytes();

@@ -20,11 +20,12 @@ namespace {
 using ::attention::test::StatusIs;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using v1::AttendRequest;
 
 // A wire stays where it is while its problem is looked at.
-struct Decoded {
-  explicit Decoded(const v1::AttendRequest& message,
-                   const ModelRepository& models = ModelRepository())
+struct DecodedAttend {
+  explicit DecodedAttend(const v1::AttendRequest& message,
+                         const ModelRepository& models = ModelRepository())
       : wire(/*on_stream=*/false, models),
         request(wire.Decode(OneSlice(message.SerializeAsString()),
                             server::HoldUncounted)) {}
@@ -36,7 +37,7 @@ struct Decoded {
 };
 
 TEST(AttendWire, FillsEveryField) {
-  const Decoded decoded(FullRequest());
+  const DecodedAttend decoded(FullRequest());
   ASSERT_THAT(decoded.request, test::IsOk());
   const AttentionProblem& problem = decoded.problem();
   EXPECT_THAT(problem.query.shape, ElementsAre(1, 2));
@@ -71,7 +72,7 @@ TEST(AttendWire, FillsEveryField) {
 }
 
 TEST(AttendWire, LeavesAbsentFieldsAtTheirDefaults) {
-  const Decoded decoded(SmallRequest());
+  const DecodedAttend decoded(SmallRequest());
   ASSERT_THAT(decoded.request, test::IsOk());
   const AttentionProblem& problem = decoded.problem();
   EXPECT_EQ(std::get<ScaledDotProduct>(problem.scoring).scale, std::nullopt);
@@ -95,14 +96,14 @@ TEST(AttendWire, ReadsMoreResults) {
   request.set_top_k(1);
   request.set_return_key_weights(true);
   request.set_scores(v1::SCORES_MASKED);
-  const Decoded decoded(request);
+  const DecodedAttend decoded(request);
   ASSERT_THAT(decoded.request, test::IsOk());
   const WantedOutputs& wanted = decoded.problem().wanted;
   EXPECT_EQ(wanted.top_k, 1);
   EXPECT_TRUE(wanted.key_weights);
   EXPECT_EQ(wanted.scores, ScoreStage::kMasked);
   request.set_scores(v1::SCORES_NONE);
-  EXPECT_EQ(Decoded(request).problem().wanted.scores, std::nullopt);
+  EXPECT_EQ(DecodedAttend(request).problem().wanted.scores, std::nullopt);
 }
 
 TEST(AttendWire, TellsZeroFromAbsent) {
@@ -110,7 +111,7 @@ TEST(AttendWire, TellsZeroFromAbsent) {
   request.mutable_scaled_dot_product()->set_scale(0);
   request.set_query_offset(0);
   request.set_window_left(0);
-  const Decoded decoded(request);
+  const DecodedAttend decoded(request);
   ASSERT_THAT(decoded.request, test::IsOk());
   const AttentionProblem& problem = decoded.problem();
   EXPECT_EQ(std::get<ScaledDotProduct>(problem.scoring).scale, 0);
@@ -121,14 +122,18 @@ TEST(AttendWire, TellsZeroFromAbsent) {
 TEST(AttendWire, FillsTheOtherScorings) {
   v1::AttendRequest request = SmallRequest();
   request.mutable_gaussian();
-  EXPECT_EQ(std::get<Gaussian>(Decoded(request).problem().scoring).sigma, 1);
+  EXPECT_EQ(std::get<Gaussian>(DecodedAttend(request).problem().scoring).sigma,
+            1);
   request.mutable_gaussian()->set_sigma(2);
-  EXPECT_EQ(std::get<Gaussian>(Decoded(request).problem().scoring).sigma, 2);
+  EXPECT_EQ(std::get<Gaussian>(DecodedAttend(request).problem().scoring).sigma,
+            2);
   SetTensor(*request.mutable_bilinear()->mutable_m(), v1::DATA_TYPE_FP32,
             {2, 2}, Floats({1, 2, 3, 4}));
-  EXPECT_EQ(std::get<Bilinear>(Decoded(request).problem().scoring).scale, 1);
+  EXPECT_EQ(std::get<Bilinear>(DecodedAttend(request).problem().scoring).scale,
+            1);
   request.mutable_bilinear()->set_scale(0);
-  EXPECT_EQ(std::get<Bilinear>(Decoded(request).problem().scoring).scale, 0);
+  EXPECT_EQ(std::get<Bilinear>(DecodedAttend(request).problem().scoring).scale,
+            0);
 }
 
 constexpr char kTrained[] = R"({"scoring": "gaussian", "options": {
@@ -150,7 +155,7 @@ class AttendWireWithASet : public ::testing::Test {
 
 TEST_F(AttendWireWithASet, BeginsWithIt) {
   request_.set_window_left(7);
-  const Decoded decoded(request_, *models_);
+  const DecodedAttend decoded(request_, *models_);
   ASSERT_THAT(decoded.request, test::IsOk());
   const AttentionProblem& problem = decoded.problem();
   EXPECT_EQ(std::get<Gaussian>(problem.scoring).sigma, 3);
@@ -167,7 +172,7 @@ TEST_F(AttendWireWithASet, CanSwitchOffItsSoftcapAndWindow) {
   request_.set_softcap(0);
   request_.set_window_left(-1);
   request_.set_window_right(-1);
-  const Decoded decoded(request_, *models_);
+  const DecodedAttend decoded(request_, *models_);
   ASSERT_THAT(decoded.request, test::IsOk());
   EXPECT_EQ(decoded.problem().softcap, std::nullopt);
   EXPECT_EQ(decoded.problem().masks.window.left, std::nullopt);
@@ -176,7 +181,7 @@ TEST_F(AttendWireWithASet, CanSwitchOffItsSoftcapAndWindow) {
 
 TEST_F(AttendWireWithASet, CannotGiveItAnOptionOfAnotherScoring) {
   request_.mutable_parameter_set()->set_scale(2);
-  EXPECT_THAT(Decoded(request_, *models_).request,
+  EXPECT_THAT(DecodedAttend(request_, *models_).request,
               StatusIs(absl::StatusCode::kInvalidArgument,
                        "parameter_set.scale: this scoring function has none "
                        "(scaled dot product and bilinear have)"));
@@ -185,8 +190,9 @@ TEST_F(AttendWireWithASet, CannotGiveItAnOptionOfAnotherScoring) {
 TEST(AttendWire, DoesNotFindASetThatIsNotThere) {
   v1::AttendRequest request = SmallRequest();
   request.mutable_parameter_set()->set_name("trained");
-  EXPECT_THAT(Decoded(request).request, StatusIs(absl::StatusCode::kNotFound,
-                                                 HasSubstr("parameter_set")));
+  EXPECT_THAT(
+      DecodedAttend(request).request,
+      StatusIs(absl::StatusCode::kNotFound, HasSubstr("parameter_set")));
 }
 
 TEST(AttendWire, KnowsEveryDatatype) {
@@ -203,83 +209,93 @@ TEST(AttendWire, KnowsEveryDatatype) {
     v1::AttendRequest request = SmallRequest();
     SetTensor(*request.mutable_valid_lens(), wire, {1},
               std::string(ByteSize(type), '\0'));
-    const Decoded decoded(request);
+    const DecodedAttend decoded(request);
     ASSERT_THAT(decoded.request, test::IsOk());
     EXPECT_EQ(decoded.problem().masks.valid_lens->type, type);
   }
 }
 
-struct WrongCase {
+struct WrongAttend {
   const char* name;
   std::function<void(v1::AttendRequest&)> spoil;
   const char* message;
 };
 
-class AttendWireRefuses : public ::testing::TestWithParam<WrongCase> {};
+class AttendWireRefuses : public ::testing::TestWithParam<WrongAttend> {};
 
 TEST_P(AttendWireRefuses, AndNamesTheField) {
   v1::AttendRequest request = FullRequest();
   GetParam().spoil(request);
-  EXPECT_THAT(Decoded(request).request,
+  EXPECT_THAT(DecodedAttend(request).request,
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr(GetParam().message)));
 }
 
-using Request = v1::AttendRequest;
 INSTANTIATE_TEST_SUITE_P(
     Wrong, AttendWireRefuses,
     ::testing::Values(
-        WrongCase{"Query", [](Request& r) { r.clear_query(); },
-                  "query: missing"},
-        WrongCase{"KeyValue", [](Request& r) { r.clear_key_value(); },
-                  "key_value: missing"},
-        WrongCase{"Key", [](Request& r) { r.mutable_key_value()->clear_key(); },
-                  "key: missing"},
-        WrongCase{"Value",
-                  [](Request& r) { r.mutable_key_value()->clear_value(); },
-                  "value: missing"},
-        WrongCase{"Wq", [](Request& r) { r.mutable_additive()->clear_w_q(); },
-                  "w_q: missing"},
-        WrongCase{"Wk", [](Request& r) { r.mutable_additive()->clear_w_k(); },
-                  "w_k: missing"},
-        WrongCase{"Wv", [](Request& r) { r.mutable_additive()->clear_w_v(); },
-                  "w_v: missing"},
-        WrongCase{"M", [](Request& r) { r.mutable_bilinear(); }, "m: missing"},
-        WrongCase{"Datatype",
-                  [](Request& r) {
-                    r.mutable_query()->set_datatype(
-                        static_cast<v1::DataType>(99));
-                  },
-                  "query: datatype 99 is unknown (expected FP32, FP16 or "
-                  "BF16)"},
-        WrongCase{"NoDatatype",
-                  [](Request& r) { r.mutable_valid_lens()->clear_datatype(); },
-                  "valid_lens: datatype 0 is unspecified (expected INT32 or "
-                  "INT64)"},
-        WrongCase{"Causal",
-                  [](Request& r) { r.set_causal(static_cast<v1::Causal>(7)); },
-                  "causal: 7 (expected 'none', 'top_left', "
-                  "'bottom_right')"},
-        WrongCase{"EmptyRows",
-                  [](Request& r) {
-                    r.set_empty_rows(static_cast<v1::EmptyRows>(-1));
-                  },
-                  "empty_rows: -1 (expected 'zero', 'uniform')"},
-        WrongCase{
-            "Bytes",
-            [](Request& r) { r.mutable_bias()->mutable_data()->pop_back(); },
-            "bias: "},
-        WrongCase{"NegativeExtent",
-                  [](Request& r) { r.mutable_query()->set_shape(0, -1); },
-                  "query: "},
-        WrongCase{"Overflow",
-                  [](Request& r) {
-                    r.mutable_query()->set_shape(0, int64_t{1} << 62);
-                    r.mutable_query()->set_shape(1, int64_t{1} << 62);
-                  },
-                  "query: "},
-        WrongCase{"LongId", [](Request& r) { r.set_id(std::string(257, 'x')); },
-                  "id: 257 bytes (expected at most 256)"}),
+        WrongAttend{"Query", [](AttendRequest& r) { r.clear_query(); },
+                    "query: missing"},
+        WrongAttend{"KeyValue", [](AttendRequest& r) { r.clear_key_value(); },
+                    "key_value: missing"},
+        WrongAttend{
+            "Key", [](AttendRequest& r) { r.mutable_key_value()->clear_key(); },
+            "key: missing"},
+        WrongAttend{
+            "Value",
+            [](AttendRequest& r) { r.mutable_key_value()->clear_value(); },
+            "value: missing"},
+        WrongAttend{"Wq",
+                    [](AttendRequest& r) { r.mutable_additive()->clear_w_q(); },
+                    "w_q: missing"},
+        WrongAttend{"Wk",
+                    [](AttendRequest& r) { r.mutable_additive()->clear_w_k(); },
+                    "w_k: missing"},
+        WrongAttend{"Wv",
+                    [](AttendRequest& r) { r.mutable_additive()->clear_w_v(); },
+                    "w_v: missing"},
+        WrongAttend{"M", [](AttendRequest& r) { r.mutable_bilinear(); },
+                    "m: missing"},
+        WrongAttend{"Datatype",
+                    [](AttendRequest& r) {
+                      r.mutable_query()->set_datatype(
+                          static_cast<v1::DataType>(99));
+                    },
+                    "query: datatype 99 is unknown (expected FP32, FP16 or "
+                    "BF16)"},
+        WrongAttend{
+            "NoDatatype",
+            [](AttendRequest& r) { r.mutable_valid_lens()->clear_datatype(); },
+            "valid_lens: datatype 0 is unspecified (expected INT32 or "
+            "INT64)"},
+        WrongAttend{
+            "Causal",
+            [](AttendRequest& r) { r.set_causal(static_cast<v1::Causal>(7)); },
+            "causal: 7 (expected 'none', 'top_left', "
+            "'bottom_right')"},
+        WrongAttend{"EmptyRows",
+                    [](AttendRequest& r) {
+                      r.set_empty_rows(static_cast<v1::EmptyRows>(-1));
+                    },
+                    "empty_rows: -1 (expected 'zero', 'uniform')"},
+        WrongAttend{"Bytes",
+                    [](AttendRequest& r) {
+                      r.mutable_bias()->mutable_data()->pop_back();
+                    },
+                    "bias: "},
+        WrongAttend{
+            "NegativeExtent",
+            [](AttendRequest& r) { r.mutable_query()->set_shape(0, -1); },
+            "query: "},
+        WrongAttend{"Overflow",
+                    [](AttendRequest& r) {
+                      r.mutable_query()->set_shape(0, int64_t{1} << 62);
+                      r.mutable_query()->set_shape(1, int64_t{1} << 62);
+                    },
+                    "query: "},
+        WrongAttend{"LongId",
+                    [](AttendRequest& r) { r.set_id(std::string(257, 'x')); },
+                    "id: 257 bytes (expected at most 256)"}),
     [](const auto& row) { return std::string(row.param.name); });
 
 }  // namespace

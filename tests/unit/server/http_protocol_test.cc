@@ -17,7 +17,7 @@
 namespace attention::server {
 namespace {
 
-std::string TextOf(DataType type, absl::Span<const float> values) {
+std::string JsonOf(DataType type, absl::Span<const float> values) {
   JsonText text;
   text.AddElements(type, {reinterpret_cast<const std::byte*>(values.data()),
                           values.size() * sizeof(float)});
@@ -30,15 +30,15 @@ std::string TextOf(DataType type, absl::Span<const float> values) {
 
 TEST(JsonTextTest, NumbersAreReadBackAsTheyWere) {
   const std::vector<float> values = {0.1F, -0.0F, 3.4028235e38F, 1e-45F, 2.5F};
-  EXPECT_EQ(TextOf(DataType::kFloat32, values),
+  EXPECT_EQ(JsonOf(DataType::kFloat32, values),
             "0.1,-0,3.4028235e+38,1e-45,2.5");
-  EXPECT_EQ(TextOf(DataType::kFloat32, {NAN, INFINITY, -INFINITY}),
+  EXPECT_EQ(JsonOf(DataType::kFloat32, {NAN, INFINITY, -INFINITY}),
             R"("NaN","Infinity","-Infinity")");
 }
 
 TEST(JsonTextTest, NoElementTakesMoreTextThanWasSaid) {
   for (const float value : {-1.17549435e-38F, -3.4028235e38F, -1.2345678e-5F}) {
-    EXPECT_LE(TextOf(DataType::kFloat32, {value}).size() + 1,
+    EXPECT_LE(JsonOf(DataType::kFloat32, {value}).size() + 1,
               sizeof(value) * kMostTextPerByte);
   }
   for (uint32_t bits = 0; bits < 0x10000; ++bits) {

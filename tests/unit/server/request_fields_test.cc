@@ -24,7 +24,7 @@ using ::attention::test::IsOk;
 using ::attention::test::StatusIs;
 using ::testing::HasSubstr;
 
-constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+constexpr auto kInvalidField = absl::StatusCode::kInvalidArgument;
 
 // Fields of AttendRequest that are neither a tensor nor an option.
 const std::set<std::string> kOthers = {"id",
@@ -142,7 +142,7 @@ AttentionProblem With() {
 TEST(RequestBuilder, NamesAnOptionOfAnotherScoringFunction) {
   RequestBuilder builder(With<Additive>());
   EXPECT_THAT(builder.SetOption(*FindOption("sigma"), 2.0),
-              StatusIs(kInvalid,
+              StatusIs(kInvalidField,
                        "sigma: this scoring function has none (Gaussian has)"));
 }
 
@@ -162,7 +162,7 @@ TEST(RequestBuilder, SaysWhatAValueIsInstead) {
   const auto refuses = [&](const char* name, const OptionValue& value,
                            const char* message) {
     EXPECT_THAT(builder.SetOption(*FindOption(name), value),
-                StatusIs(kInvalid, HasSubstr(message)));
+                StatusIs(kInvalidField, HasSubstr(message)));
   };
   refuses("softcap", true, "softcap: true (expected a number)");
   refuses("softcap", OptionValue(), "softcap: no value (expected a number)");
@@ -180,14 +180,14 @@ TEST(RequestBuilder, RefusesATensorThatComesTwice) {
   EXPECT_THAT(builder.SetTensor(query, DataType::kFloat32, {1, 1}, bytes),
               IsOk());
   EXPECT_THAT(builder.SetTensor(query, DataType::kFloat32, {1, 1}, bytes),
-              StatusIs(kInvalid, "query: given twice"));
+              StatusIs(kInvalidField, "query: given twice"));
 }
 
 TEST(RequestBuilder, RefusesAResultThatComesTwice) {
   RequestBuilder builder(AttentionProblem{});
   EXPECT_THAT(builder.AddResult({ResultField::kLse}), IsOk());
   EXPECT_THAT(builder.AddResult({ResultField::kLse}),
-              StatusIs(kInvalid, "lse: asked for twice"));
+              StatusIs(kInvalidField, "lse: asked for twice"));
 }
 
 TEST(RequestBuilder, AcceptsTheTensorsOfItsScoringFunctionAlone) {

@@ -40,21 +40,29 @@ Result ResultOf(Shape shape, int64_t elements, float value) {
   return result;
 }
 
-// Of two parts, with `rows` rows of four elements each.
-std::vector<ShardAnswer> TwoAnswers(int64_t rows) {
+// Of two parts, with `rows` rows of `width` elements each.
+std::vector<ShardAnswer> TwoAnswers(int64_t rows, int64_t width) {
   std::vector<ShardAnswer> answers(2);
   for (const float value : {0.0F, 1.0F}) {
     ShardAnswer& answer = answers[value == 0 ? 0 : 1];
-    answer.results.push_back(ResultOf({rows, 4}, rows * 4, value));
+    answer.results.push_back(ResultOf({rows, width}, rows * width, value));
     answer.results.push_back(ResultOf({rows}, rows, 0));
   }
   return answers;
 }
 
-// Together they are 40 bytes a row.
-TEST(MergeAnswersTest, LongAnswersAreMergedWithPauses) {
-  constexpr int64_t kRows = 1 << 17;
-  std::vector<ShardAnswer> answers = TwoAnswers(kRows);
+struct LongAnswers {
+  const char* name;
+  int64_t rows;
+  int64_t width;
+};
+
+class LongAnswersTest : public ::testing::TestWithParam<LongAnswers> {};
+
+// Together they are more than 5 MiB, and less than 6.
+TEST_P(LongAnswersTest, AreMergedWithPauses) {
+  std::vector<ShardAnswer> answers =
+      TwoAnswers(GetParam().rows, GetParam().width);
   int pauses = 0;
   const absl::Status merged =
       MergeAnswers(absl::MakeSpan(answers), [&pauses](int64_t bytes) {
@@ -63,17 +71,26 @@ TEST(MergeAnswersTest, LongAnswersAreMergedWithPauses) {
         return absl::OkStatus();
       });
   EXPECT_TRUE(merged.ok()) << merged;
-  EXPECT_EQ(pauses, 4);  // in 5 MiB
-  float last = 0;
-  const Result& output = answers.front().results.front();
-  std::memcpy(&last, output.buffer.bytes().last(sizeof(last)).data(),
-              sizeof(last));
-  EXPECT_EQ(last, 0.5F);
+  EXPECT_EQ(pauses, 5);
+  for (const int64_t at :
+       {int64_t{0}, GetParam().rows * GetParam().width - 1}) {
+    float element = 0;
+    std::memcpy(&element,
+                answers[0].results[0].buffer.data() + at * sizeof(element),
+                sizeof(element));
+    EXPECT_EQ(element, 0.5F);
+  }
   absl::Status stopped = absl::CancelledError("stopped");
   EXPECT_EQ(MergeAnswers(absl::MakeSpan(answers),
                          [&stopped](int64_t) { return stopped; }),
             stopped);
 }
+
+INSTANTIATE_TEST_SUITE_P(
+    Of, LongAnswersTest,
+    ::testing::Values(LongAnswers{"ManyRows", 150'000, 4},
+                      LongAnswers{"OneWideRow", 1, 700'000}),
+    [](const auto& row) { return std::string(row.param.name); });
 
 // What has no memory, once.
 enum class Fails : uint8_t { kNothing, kChannel, kCall };

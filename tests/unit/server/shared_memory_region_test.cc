@@ -78,13 +78,13 @@ TEST(SystemMemoryRegion, OutlivesTheObjectsName) {
   EXPECT_EQ(bytes[0], std::byte{3});
 }
 
-struct Range {
+struct RegionRange {
   const char* name;
   uint64_t offset;
   uint64_t byte_size;
 };
 
-class OutOfBounds : public ::testing::TestWithParam<Range> {};
+class OutOfBounds : public ::testing::TestWithParam<RegionRange> {};
 
 TEST_P(OutOfBounds, BytesRefuses) {
   SharedMemoryObject object(kSize);
@@ -107,16 +107,16 @@ TEST_P(OutOfBounds, MapRefuses) {
 
 INSTANTIATE_TEST_SUITE_P(
     SystemMemoryRegion, OutOfBounds,
-    ::testing::Values(Range{"OneTooMany", 0, kSize + 1},
-                      Range{"OneBeyond", 1, kSize},
-                      Range{"BeginsAtTheEnd", kSize, 1},
-                      Range{"BeginsAfterTheEnd", kSize + 1, 1},
-                      Range{"LargestSize", 0, kLargest},
-                      Range{"LargestOffset", kLargest, 1},
-                      Range{"SumWrapsToZero", kLargest, kSize},
-                      Range{"SumWrapsIntoBounds", kLargest - 9, 20},
-                      Range{"BothLargest", kLargest, kLargest},
-                      Range{"NegativeAsSigned", uint64_t{1} << 63, 1}),
+    ::testing::Values(RegionRange{"OneTooMany", 0, kSize + 1},
+                      RegionRange{"OneBeyond", 1, kSize},
+                      RegionRange{"BeginsAtTheEnd", kSize, 1},
+                      RegionRange{"BeginsAfterTheEnd", kSize + 1, 1},
+                      RegionRange{"LargestSize", 0, kLargest},
+                      RegionRange{"LargestOffset", kLargest, 1},
+                      RegionRange{"SumWrapsToZero", kLargest, kSize},
+                      RegionRange{"SumWrapsIntoBounds", kLargest - 9, 20},
+                      RegionRange{"BothLargest", kLargest, kLargest},
+                      RegionRange{"NegativeAsSigned", uint64_t{1} << 63, 1}),
     [](const auto& test) { return test.param.name; });
 
 TEST(SystemMemoryRegion, OfNoBytesIsRefused) {

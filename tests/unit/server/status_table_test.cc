@@ -14,13 +14,13 @@
 namespace attention::server {
 namespace {
 
-struct Row {
+struct StatusPair {
   absl::StatusCode from;
   grpc::StatusCode to;
   const char* name;
 };
 
-class StatusTable : public ::testing::TestWithParam<Row> {};
+class StatusTable : public ::testing::TestWithParam<StatusPair> {};
 
 TEST_P(StatusTable, KeepsTheCodesMeaning) {
   const auto& [from, to, name] = GetParam();
@@ -31,37 +31,40 @@ TEST_P(StatusTable, KeepsTheCodesMeaning) {
 INSTANTIATE_TEST_SUITE_P(
     Codes, StatusTable,
     ::testing::Values(
-        Row{absl::StatusCode::kOk, grpc::StatusCode::OK, "OK"},
-        Row{absl::StatusCode::kCancelled, grpc::StatusCode::CANCELLED,
-            "CANCELLED"},
-        Row{absl::StatusCode::kUnknown, grpc::StatusCode::UNKNOWN, "UNKNOWN"},
-        Row{absl::StatusCode::kInvalidArgument,
-            grpc::StatusCode::INVALID_ARGUMENT, "INVALID_ARGUMENT"},
-        Row{absl::StatusCode::kDeadlineExceeded,
-            grpc::StatusCode::DEADLINE_EXCEEDED, "DEADLINE_EXCEEDED"},
-        Row{absl::StatusCode::kNotFound, grpc::StatusCode::NOT_FOUND,
-            "NOT_FOUND"},
-        Row{absl::StatusCode::kAlreadyExists, grpc::StatusCode::ALREADY_EXISTS,
-            "ALREADY_EXISTS"},
-        Row{absl::StatusCode::kPermissionDenied,
-            grpc::StatusCode::PERMISSION_DENIED, "PERMISSION_DENIED"},
-        Row{absl::StatusCode::kResourceExhausted,
-            grpc::StatusCode::RESOURCE_EXHAUSTED, "RESOURCE_EXHAUSTED"},
-        Row{absl::StatusCode::kFailedPrecondition,
-            grpc::StatusCode::FAILED_PRECONDITION, "FAILED_PRECONDITION"},
-        Row{absl::StatusCode::kAborted, grpc::StatusCode::ABORTED, "ABORTED"},
-        Row{absl::StatusCode::kOutOfRange, grpc::StatusCode::OUT_OF_RANGE,
-            "OUT_OF_RANGE"},
-        Row{absl::StatusCode::kUnimplemented, grpc::StatusCode::UNIMPLEMENTED,
-            "UNIMPLEMENTED"},
-        Row{absl::StatusCode::kInternal, grpc::StatusCode::INTERNAL,
-            "INTERNAL"},
-        Row{absl::StatusCode::kUnavailable, grpc::StatusCode::UNAVAILABLE,
-            "UNAVAILABLE"},
-        Row{absl::StatusCode::kDataLoss, grpc::StatusCode::DATA_LOSS,
-            "DATA_LOSS"},
-        Row{absl::StatusCode::kUnauthenticated,
-            grpc::StatusCode::UNAUTHENTICATED, "UNAUTHENTICATED"}),
+        StatusPair{absl::StatusCode::kOk, grpc::StatusCode::OK, "OK"},
+        StatusPair{absl::StatusCode::kCancelled, grpc::StatusCode::CANCELLED,
+                   "CANCELLED"},
+        StatusPair{absl::StatusCode::kUnknown, grpc::StatusCode::UNKNOWN,
+                   "UNKNOWN"},
+        StatusPair{absl::StatusCode::kInvalidArgument,
+                   grpc::StatusCode::INVALID_ARGUMENT, "INVALID_ARGUMENT"},
+        StatusPair{absl::StatusCode::kDeadlineExceeded,
+                   grpc::StatusCode::DEADLINE_EXCEEDED, "DEADLINE_EXCEEDED"},
+        StatusPair{absl::StatusCode::kNotFound, grpc::StatusCode::NOT_FOUND,
+                   "NOT_FOUND"},
+        StatusPair{absl::StatusCode::kAlreadyExists,
+                   grpc::StatusCode::ALREADY_EXISTS, "ALREADY_EXISTS"},
+        StatusPair{absl::StatusCode::kPermissionDenied,
+                   grpc::StatusCode::PERMISSION_DENIED, "PERMISSION_DENIED"},
+        StatusPair{absl::StatusCode::kResourceExhausted,
+                   grpc::StatusCode::RESOURCE_EXHAUSTED, "RESOURCE_EXHAUSTED"},
+        StatusPair{absl::StatusCode::kFailedPrecondition,
+                   grpc::StatusCode::FAILED_PRECONDITION,
+                   "FAILED_PRECONDITION"},
+        StatusPair{absl::StatusCode::kAborted, grpc::StatusCode::ABORTED,
+                   "ABORTED"},
+        StatusPair{absl::StatusCode::kOutOfRange,
+                   grpc::StatusCode::OUT_OF_RANGE, "OUT_OF_RANGE"},
+        StatusPair{absl::StatusCode::kUnimplemented,
+                   grpc::StatusCode::UNIMPLEMENTED, "UNIMPLEMENTED"},
+        StatusPair{absl::StatusCode::kInternal, grpc::StatusCode::INTERNAL,
+                   "INTERNAL"},
+        StatusPair{absl::StatusCode::kUnavailable,
+                   grpc::StatusCode::UNAVAILABLE, "UNAVAILABLE"},
+        StatusPair{absl::StatusCode::kDataLoss, grpc::StatusCode::DATA_LOSS,
+                   "DATA_LOSS"},
+        StatusPair{absl::StatusCode::kUnauthenticated,
+                   grpc::StatusCode::UNAUTHENTICATED, "UNAUTHENTICATED"}),
     [](const auto& row) { return std::string(row.param.name); });
 
 TEST(StatusTable, KeepsTheMessage) {

@@ -12,23 +12,23 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr TokenBucket::Clock::time_point kStart{std::chrono::hours(1)};
+constexpr TokenBucket::Clock::time_point kNow{std::chrono::hours(1)};
 
 TEST(TokenBucketTest, GivesABurstAtOnceAndThenItsRate) {
   constexpr TokenBucket::Limit kLimit = {.rate = 10, .burst = 3};
   TokenBucket bucket;
-  for (int i = 0; i < 3; ++i) EXPECT_TRUE(bucket.TryTake(kLimit, kStart));
-  EXPECT_FALSE(bucket.TryTake(kLimit, kStart));
-  EXPECT_FALSE(bucket.TryTake(kLimit, kStart + milliseconds(99)));
-  EXPECT_TRUE(bucket.TryTake(kLimit, kStart + milliseconds(100)));
-  EXPECT_FALSE(bucket.TryTake(kLimit, kStart + milliseconds(100)));
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(bucket.TryTake(kLimit, kNow));
+  EXPECT_FALSE(bucket.TryTake(kLimit, kNow));
+  EXPECT_FALSE(bucket.TryTake(kLimit, kNow + milliseconds(99)));
+  EXPECT_TRUE(bucket.TryTake(kLimit, kNow + milliseconds(100)));
+  EXPECT_FALSE(bucket.TryTake(kLimit, kNow + milliseconds(100)));
 }
 
 TEST(TokenBucketTest, SavesUpNoMoreThanABurst) {
   constexpr TokenBucket::Limit kLimit = {.rate = 10, .burst = 2};
   TokenBucket bucket;
-  const auto later = kStart + std::chrono::hours(1);
-  EXPECT_TRUE(bucket.TryTake(kLimit, kStart));
+  const auto later = kNow + std::chrono::hours(1);
+  EXPECT_TRUE(bucket.TryTake(kLimit, kNow));
   EXPECT_TRUE(bucket.TryTake(kLimit, later));
   EXPECT_TRUE(bucket.TryTake(kLimit, later));
   EXPECT_FALSE(bucket.TryTake(kLimit, later));
@@ -37,34 +37,34 @@ TEST(TokenBucketTest, SavesUpNoMoreThanABurst) {
 TEST(TokenBucketTest, ATimeBeforeTheLastGivesNothing) {
   constexpr TokenBucket::Limit kLimit = {.rate = 10, .burst = 1};
   TokenBucket bucket;
-  EXPECT_TRUE(bucket.TryTake(kLimit, kStart));
-  EXPECT_FALSE(bucket.TryTake(kLimit, kStart - milliseconds(50)));
-  EXPECT_FALSE(bucket.TryTake(kLimit, kStart));
+  EXPECT_TRUE(bucket.TryTake(kLimit, kNow));
+  EXPECT_FALSE(bucket.TryTake(kLimit, kNow - milliseconds(50)));
+  EXPECT_FALSE(bucket.TryTake(kLimit, kNow));
 }
 
 TEST(TokenBucketTest, WhatIsLargerThanABurstIsPaidForAfterIt) {
   constexpr TokenBucket::Limit kLimit = {.rate = 100, .burst = 100};
   TokenBucket bucket;
-  EXPECT_EQ(bucket.Wait(500, kLimit, kStart).count(), 0);
-  bucket.Take(500, kLimit, kStart);
-  EXPECT_EQ(bucket.Wait(1, kLimit, kStart), seconds(4) + milliseconds(10));
-  EXPECT_EQ(bucket.Wait(500, kLimit, kStart), seconds(5));
-  EXPECT_FALSE(bucket.IsFull(kStart + seconds(4)));
-  EXPECT_TRUE(bucket.IsFull(kStart + seconds(5)));
+  EXPECT_EQ(bucket.Wait(500, kLimit, kNow).count(), 0);
+  bucket.Take(500, kLimit, kNow);
+  EXPECT_EQ(bucket.Wait(1, kLimit, kNow), seconds(4) + milliseconds(10));
+  EXPECT_EQ(bucket.Wait(500, kLimit, kNow), seconds(5));
+  EXPECT_FALSE(bucket.IsFull(kNow + seconds(4)));
+  EXPECT_TRUE(bucket.IsFull(kNow + seconds(5)));
 }
 
 TEST(LogLimitTest, TellsTheFirstAtOnceAndOthersWithALaterOne) {
   LogLimit limit;
-  EXPECT_EQ(limit.Count(kStart), 1);
-  EXPECT_EQ(limit.Count(kStart), 0);
-  EXPECT_EQ(limit.Count(kStart + seconds(4)), 0);
-  EXPECT_EQ(limit.Count(kStart + seconds(5)), 3);
+  EXPECT_EQ(limit.Count(kNow), 1);
+  EXPECT_EQ(limit.Count(kNow), 0);
+  EXPECT_EQ(limit.Count(kNow + seconds(4)), 0);
+  EXPECT_EQ(limit.Count(kNow + seconds(5)), 3);
 }
 
 TEST(LogLimitTest, SaysWhatNoLineHasTold) {
   LogLimit limit({.rate = 10, .burst = 3});
-  for (int i = 0; i < 3; ++i) EXPECT_EQ(limit.Count(kStart), 1);
-  for (int i = 0; i < 5; ++i) EXPECT_EQ(limit.Count(kStart), 0);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(limit.Count(kNow), 1);
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(limit.Count(kNow), 0);
   EXPECT_EQ(limit.TakeUntold(), 5);
   EXPECT_EQ(limit.TakeUntold(), 0);
 }

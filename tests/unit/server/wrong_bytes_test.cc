@@ -32,10 +32,10 @@ std::string Varint(uint64_t value) {
 std::string Tag(int field, WireType type) {
   return Varint(static_cast<uint64_t>(field) << 3 | type);
 }
-std::string Field(int field, const std::string& bytes) {
+std::string FieldOfBytes(int field, const std::string& bytes) {
   return Tag(field, kBytes) + Varint(bytes.size()) + bytes;
 }
-std::string Good() { return GoodRequest("bad").SerializeAsString(); }
+std::string GoodBytes() { return GoodRequest("bad").SerializeAsString(); }
 
 struct WrongBytes {
   std::string name;
@@ -57,24 +57,27 @@ INSTANTIATE_TEST_SUITE_P(
         {"Text", "hello, is this attention?", {""}},
         {"Zeros", std::string(100, '\0'), {""}},
         {"Ones", std::string(100, '\xff'), {"the bytes are not an Attend"}},
-        {"CutInATag", Good() + "\x80", {"the bytes are not an Attend"}},
+        {"CutInATag", GoodBytes() + "\x80", {"the bytes are not an Attend"}},
         {"CutInATensor",
-         Good().substr(0, 400),
+         GoodBytes().substr(0, 400),
          {"the bytes are not an Attend"}},
         {"CutInAScalar",
-         Good() + Tag(16, kVarint) + "\x80",
+         GoodBytes() + Tag(16, kVarint) + "\x80",
          {"the bytes are not an Attend"}},
         {"LengthBeyondTheEnd",
-         Good() + Tag(2, kBytes) + Varint(1 << 20),
+         GoodBytes() + Tag(2, kBytes) + Varint(1 << 20),
          {"the bytes are not an Attend"}},
         {"LengthBeyondTwoGiB",
-         Good() + Tag(2, kBytes) + Varint(1ULL << 40),
+         GoodBytes() + Tag(2, kBytes) + Varint(1ULL << 40),
          {"the bytes are not an Attend"}},
         {"LengthBeyondItsMessage",
-         Good() + Field(2, Tag(3, kBytes) + Varint(100)) + std::string(99, 'x'),
+         GoodBytes() + FieldOfBytes(2, Tag(3, kBytes) + Varint(100)) +
+             std::string(99, 'x'),
          {"the bytes are not an Attend"}},
-        {"FieldZero", Good() + Tag(0, kVarint) + "\1", {""}},
-        {"Group", Good() + Tag(2, kGroup) + Tag(2, WireType(4)), {"query"}},
+        {"FieldZero", GoodBytes() + Tag(0, kVarint) + "\1", {""}},
+        {"Group",
+         GoodBytes() + Tag(2, kGroup) + Tag(2, WireType(4)),
+         {"query"}},
         {"DeeplyNestedGroups",
          [] {
            std::string bytes;
@@ -82,12 +85,18 @@ INSTANTIATE_TEST_SUITE_P(
            return bytes;
          }(),
          {""}},
-        {"VarintForATensor", Good() + Tag(2, kVarint) + "\1", {"query"}},
-        {"BytesForAScalar", Good() + Field(9, "12345678"), {"softcap"}},
-        {"Fixed32ForADouble", Good() + Tag(9, kFixed32) + "1234", {"softcap"}},
-        {"IdIsNotUtf8", Good() + Field(1, "caf\xe9"), {"id: is not UTF-8"}},
+        {"VarintForATensor", GoodBytes() + Tag(2, kVarint) + "\1", {"query"}},
+        {"BytesForAScalar",
+         GoodBytes() + FieldOfBytes(9, "12345678"),
+         {"softcap"}},
+        {"Fixed32ForADouble",
+         GoodBytes() + Tag(9, kFixed32) + "1234",
+         {"softcap"}},
+        {"IdIsNotUtf8",
+         GoodBytes() + FieldOfBytes(1, "caf\xe9"),
+         {"id: is not UTF-8"}},
         {"IdIsASurrogate",
-         Good() + Field(1, "\xed\xa0\x80"),
+         GoodBytes() + FieldOfBytes(1, "\xed\xa0\x80"),
          {"id: is not UTF-8"}},
     }),
     [](const auto& row) { return row.param.name; });
@@ -96,25 +105,27 @@ INSTANTIATE_TEST_SUITE_P(
     UnknownField, WrongBytesTest,
     testing::ValuesIn(std::vector<WrongBytes>{
         {"OfTheRequest",
-         Good() + Tag(99, kVarint) + "\1",
+         GoodBytes() + Tag(99, kVarint) + "\1",
          {"field 99 of AttendRequest is unknown"}},
         {"FarAway",
-         Good() + Field(536870911, "x"),
+         GoodBytes() + FieldOfBytes(536870911, "x"),
          {"field 536870911 of AttendRequest is unknown"}},
         {"OfATensor",
-         Good() + Field(2, Field(4, "strides")),
+         GoodBytes() + FieldOfBytes(2, FieldOfBytes(4, "strides")),
          {"field 4 of Tensor is unknown"}},
         {"OfKeysAndValues",
-         Good() + Field(3, Tag(9, kVarint) + "\1"),
+         GoodBytes() + FieldOfBytes(3, Tag(9, kVarint) + "\1"),
          {"field 9 of KeyValueTensors is unknown"}},
         {"OfATensorWithinKeysAndValues",
-         Good() + Field(3, Field(2, Tag(9, kFixed64) + "12345678")),
+         GoodBytes() +
+             FieldOfBytes(3, FieldOfBytes(2, Tag(9, kFixed64) + "12345678")),
          {"field 9 of Tensor is unknown"}},
         {"ParameterOfAnotherScoringFunction",
-         Good() + Field(5, Field(2, "a matrix")),
+         GoodBytes() + FieldOfBytes(5, FieldOfBytes(2, "a matrix")),
          {"field 2 of ScaledDotProduct is unknown"}},
         {"OfAScoringThatIsReplacedLater",
-         Good() + Field(7, Field(3, "x")) + Field(5, ""),
+         GoodBytes() + FieldOfBytes(7, FieldOfBytes(3, "x")) +
+             FieldOfBytes(5, ""),
          {"field 3 of Gaussian is unknown"}},
     }),
     [](const auto& row) { return row.param.name; });

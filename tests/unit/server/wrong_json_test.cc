@@ -15,14 +15,14 @@ namespace {
 
 using ::testing::HasSubstr;
 
-struct Wrong {
+struct WrongBody {
   std::string body;
   std::string says;
 };
 
 TEST(InferJsonTest, WrongOnesAreRefusedByTheFieldsName) {
   const std::string deep(100, '[');
-  const std::vector<Wrong> wrong = {
+  const std::vector<WrongBody> wrong = {
       {"", "body: no JSON"},
       {"[]", "body: an array (expected an object)"},
       {"3", "body: 3 (expected an object)"},
@@ -103,7 +103,7 @@ TEST(InferJsonTest, WrongOnesAreRefusedByTheFieldsName) {
       {absl::StrCat("{\"x\":", std::string(70000, '1'), "}"),
        "all besides data takes more than 64 KiB"},
   };
-  for (const Wrong& one : wrong) {
+  for (const WrongBody& one : wrong) {
     const auto json = ReadElements(one.body);
     EXPECT_EQ(json.status().code(), absl::StatusCode::kInvalidArgument)
         << one.body.substr(0, 200);
@@ -131,7 +131,7 @@ TEST(InferJsonTest, ManySmallThingsAreBounded) {
 }
 
 TEST(ReadFieldsTest, WrongOnesAreRefusedWithWhatTheyHad) {
-  const std::vector<Wrong> wrong = {
+  const std::vector<WrongBody> wrong = {
       {"{\"byte_size\":\"64\"}",
        "byte_size: \"64\" (expected an integer of 0 to 18446744073709551615)"},
       {"{\"byte_size\":-1}", "byte_size: -1 (expected an integer of 0 to"},
@@ -144,7 +144,7 @@ TEST(ReadFieldsTest, WrongOnesAreRefusedWithWhatTheyHad) {
       {"{\"name\":[\"a\"]}", "name: an array (expected a string)"},
       {"{", "body: parse error at line 1, column 2"},
   };
-  for (const Wrong& one : wrong) {
+  for (const WrongBody& one : wrong) {
     inference::CudaSharedMemoryRegisterRequest request;
     const absl::Status status = ReadFields(
         one.body, {"name", "raw_handle", "device_id", "byte_size"}, request);

@@ -13,8 +13,8 @@
 namespace attention::test {
 namespace {
 
-using Request = v1::AttendRequest;
-using Rows = std::vector<WrongInput>;
+using v1::AttendRequest;
+using WrongInputs = std::vector<WrongInput>;
 
 constexpr int64_t kLowest = std::numeric_limits<int64_t>::min();
 
@@ -24,16 +24,17 @@ TEST_P(WrongOptionsTest, IsRefused) { server::ExpectRefused(GetParam()); }
 // Rows that set one tensor or one scalar.
 WrongInput Lens(const char* name, const v1::Tensor& tensor,
                 const std::vector<std::string>& message) {
-  return {name, [=](Request& r) { *r.mutable_valid_lens() = tensor; }, message};
+  return {name, [=](AttendRequest& r) { *r.mutable_valid_lens() = tensor; },
+          message};
 }
 WrongInput Mask(const char* name, const v1::Tensor& tensor,
                 const std::vector<std::string>& message) {
-  return {name, [=](Request& r) { *r.mutable_attend_mask() = tensor; },
+  return {name, [=](AttendRequest& r) { *r.mutable_attend_mask() = tensor; },
           message};
 }
 WrongInput Bias(const char* name, const v1::Tensor& tensor,
                 const std::vector<std::string>& message) {
-  return {name, [=](Request& r) { *r.mutable_bias() = tensor; }, message};
+  return {name, [=](AttendRequest& r) { *r.mutable_bias() = tensor; }, message};
 }
 
 v1::Tensor Int32(const std::vector<int64_t>& shape,
@@ -43,7 +44,7 @@ v1::Tensor Int32(const std::vector<int64_t>& shape,
 
 INSTANTIATE_TEST_SUITE_P(
     ValidLens, WrongOptionsTest,
-    testing::ValuesIn(Rows{
+    testing::ValuesIn(WrongInputs{
         Lens("WrongLength", Int32({3}, {1, 1, 1}),
              {"valid_lens: shape [3] (expected [2] or [2, 3])"}),
         Lens("Transposed", Int32({3, 2}, {1, 1, 1, 1, 1, 1}),
@@ -75,7 +76,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 INSTANTIATE_TEST_SUITE_P(
     AttendMask, WrongOptionsTest,
-    testing::ValuesIn(Rows{
+    testing::ValuesIn(WrongInputs{
         Mask("Two",
              MakeTensor(v1::DATA_TYPE_UINT8, {3, 5},
                         {1, 1, 1, 1, 1, 1, 1, 2, 1, 1, 1, 1, 1, 1, 1}),
@@ -104,92 +105,99 @@ INSTANTIATE_TEST_SUITE_P(
     }),
     WrongInputName);
 
-WrongInput Set(const char* name, std::function<void(Request&)> spoil,
+WrongInput Set(const char* name, std::function<void(AttendRequest&)> spoil,
                const std::string& message) {
   return {name, std::move(spoil), {message}};
 }
 
 INSTANTIATE_TEST_SUITE_P(
     Position, WrongOptionsTest,
-    testing::ValuesIn(Rows{
+    testing::ValuesIn(WrongInputs{
         Set(
             "UnknownCausal",
-            [](Request& r) { r.set_causal(static_cast<v1::Causal>(7)); },
+            [](AttendRequest& r) { r.set_causal(static_cast<v1::Causal>(7)); },
             "causal: 7"),
         Set(
             "QueryOffsetWithBottomRight",
-            [](Request& r) {
+            [](AttendRequest& r) {
               r.set_causal(v1::CAUSAL_BOTTOM_RIGHT);
               r.set_query_offset(2);
             },
             "query_offset: 2 was given with causal bottom_right"),
         Set(
             "ZeroOffsetWithBottomRight",
-            [](Request& r) {
+            [](AttendRequest& r) {
               r.set_causal(v1::CAUSAL_BOTTOM_RIGHT);
               r.set_key_offset(0);
             },
             "key_offset: 0 was given with causal bottom_right"),
         Set(
             "QueryOffsetTooFar",
-            [](Request& r) { r.set_query_offset(kLowest); },
+            [](AttendRequest& r) { r.set_query_offset(kLowest); },
             "query_offset: -9223372036854775808 (expected -2^62 to 2^62)"),
         Set(
             "KeyOffsetTooFar",
-            [](Request& r) { r.set_key_offset((int64_t{1} << 62) + 1); },
+            [](AttendRequest& r) { r.set_key_offset((int64_t{1} << 62) + 1); },
             "key_offset: 4611686018427387905 (expected -2^62 to 2^62)"),
         Set(
-            "WindowLeft", [](Request& r) { r.set_window_left(-2); },
+            "WindowLeft", [](AttendRequest& r) { r.set_window_left(-2); },
             "window_left: -2 (expected 0 or more"),
         Set(
-            "WindowRight", [](Request& r) { r.set_window_right(kLowest); },
+            "WindowRight",
+            [](AttendRequest& r) { r.set_window_right(kLowest); },
             "window_right: -9223372036854775808 (expected 0 or more"),
         Set(
             "UnknownEmptyRows",
-            [](Request& r) { r.set_empty_rows(static_cast<v1::EmptyRows>(9)); },
+            [](AttendRequest& r) {
+              r.set_empty_rows(static_cast<v1::EmptyRows>(9));
+            },
             "empty_rows: 9"),
         Set(
-            "IdTooLong", [](Request& r) { r.set_id(std::string(257, 'x')); },
+            "IdTooLong",
+            [](AttendRequest& r) { r.set_id(std::string(257, 'x')); },
             "id: 257 bytes (expected at most 256)"),
     }),
     WrongInputName);
 
 INSTANTIATE_TEST_SUITE_P(
     Scalar, WrongOptionsTest,
-    testing::ValuesIn(Rows{
+    testing::ValuesIn(WrongInputs{
         Set(
-            "SoftcapNegative", [](Request& r) { r.set_softcap(-1); },
+            "SoftcapNegative", [](AttendRequest& r) { r.set_softcap(-1); },
             "softcap: -1 (expected more than 0)"),
         Set(
-            "SoftcapNaN", [](Request& r) { r.set_softcap(kNan); },
+            "SoftcapNaN", [](AttendRequest& r) { r.set_softcap(kNan); },
             "softcap: nan"),
         Set(
-            "SoftcapInfinite", [](Request& r) { r.set_softcap(kInfinity); },
-            "softcap: inf"),
+            "SoftcapInfinite",
+            [](AttendRequest& r) { r.set_softcap(kInfinity); }, "softcap: inf"),
         Set(
-            "SigmaZero", [](Request& r) { r.mutable_gaussian()->set_sigma(0); },
+            "SigmaZero",
+            [](AttendRequest& r) { r.mutable_gaussian()->set_sigma(0); },
             "sigma: 0 (expected more than 0)"),
         Set(
             "SigmaNegative",
-            [](Request& r) { r.mutable_gaussian()->set_sigma(-2); },
+            [](AttendRequest& r) { r.mutable_gaussian()->set_sigma(-2); },
             "sigma: -2 (expected more than 0)"),
         Set(
             "SigmaNaN",
-            [](Request& r) { r.mutable_gaussian()->set_sigma(kNan); },
+            [](AttendRequest& r) { r.mutable_gaussian()->set_sigma(kNan); },
             "sigma: nan"),
         Set(
             "ScaleNaN",
-            [](Request& r) { r.mutable_scaled_dot_product()->set_scale(kNan); },
+            [](AttendRequest& r) {
+              r.mutable_scaled_dot_product()->set_scale(kNan);
+            },
             "scale: nan"),
         Set(
             "ScaleInfinite",
-            [](Request& r) {
+            [](AttendRequest& r) {
               r.mutable_scaled_dot_product()->set_scale(-kInfinity);
             },
             "scale: -inf"),
         Set(
             "BilinearScaleNaN",
-            [](Request& r) {
+            [](AttendRequest& r) {
               *r.mutable_bilinear()->mutable_m() =
                   Filled(v1::DATA_TYPE_FP32, {8, 8}, 1);
               r.mutable_bilinear()->set_scale(kNan);
@@ -197,25 +205,25 @@ INSTANTIATE_TEST_SUITE_P(
             "scale: nan"),
         Set(
             "DropoutNegative",
-            [](Request& r) {
+            [](AttendRequest& r) {
               r.set_training(true);
               r.set_dropout_p(-0.5);
             },
             "dropout_p: -0.5 (expected 0 <= p < 1)"),
         Set(
             "DropoutOne",
-            [](Request& r) {
+            [](AttendRequest& r) {
               r.set_training(true);
               r.set_dropout_p(1);
             },
             "dropout_p: 1 (expected 0 <= p < 1)"),
         Set(
             "DropoutNaNWithoutTraining",
-            [](Request& r) { r.set_dropout_p(kNan); },
+            [](AttendRequest& r) { r.set_dropout_p(kNan); },
             "dropout_p: nan (expected 0 <= p < 1)"),
         Set(
             "DropoutTooLargeWithTrainingFalse",
-            [](Request& r) {
+            [](AttendRequest& r) {
               r.set_training(false);
               r.set_dropout_p(1.5);
             },

@@ -11,8 +11,8 @@
 namespace attention::test {
 namespace {
 
-using Request = v1::AttendRequest;
-using Rows = std::vector<WrongInput>;
+using v1::AttendRequest;
+using WrongInputs = std::vector<WrongInput>;
 using Extents = std::vector<int64_t>;
 
 class WrongParametersTest : public testing::TestWithParam<WrongInput> {};
@@ -23,7 +23,7 @@ TEST_P(WrongParametersTest, IsRefused) { server::ExpectRefused(GetParam()); }
 WrongInput Additive(const char* name, const std::vector<Extents>& shapes,
                     const std::string& message) {
   return {name,
-          [=](Request& r) {
+          [=](AttendRequest& r) {
             v1::Additive& additive = *r.mutable_additive();
             *additive.mutable_w_q() = Zeros(shapes[0]);
             *additive.mutable_w_k() = Zeros(shapes[1]);
@@ -32,7 +32,7 @@ WrongInput Additive(const char* name, const std::vector<Extents>& shapes,
           {message}};
 }
 
-void SetGoodAdditive(Request& r) {
+void SetGoodAdditive(AttendRequest& r) {
   *r.mutable_additive()->mutable_w_q() = Zeros({8, 3});
   *r.mutable_additive()->mutable_w_k() = Zeros({8, 3});
   *r.mutable_additive()->mutable_w_v() = Zeros({3});
@@ -40,30 +40,30 @@ void SetGoodAdditive(Request& r) {
 
 INSTANTIATE_TEST_SUITE_P(
     Additive, WrongParametersTest,
-    testing::ValuesIn(Rows{
+    testing::ValuesIn(WrongInputs{
         {"AllMissing",
-         [](Request& r) { r.mutable_additive(); },
+         [](AttendRequest& r) { r.mutable_additive(); },
          {"w_q: missing"}},
         {"QueryMatrixMissing",
-         [](Request& r) {
+         [](AttendRequest& r) {
            SetGoodAdditive(r);
            r.mutable_additive()->clear_w_q();
          },
          {"w_q: missing"}},
         {"KeyMatrixMissing",
-         [](Request& r) {
+         [](AttendRequest& r) {
            SetGoodAdditive(r);
            r.mutable_additive()->clear_w_k();
          },
          {"w_k: missing"}},
         {"VectorMissing",
-         [](Request& r) {
+         [](AttendRequest& r) {
            SetGoodAdditive(r);
            r.mutable_additive()->clear_w_v();
          },
          {"w_v: missing"}},
         {"IntegerMatrix",
-         [](Request& r) {
+         [](AttendRequest& r) {
            SetGoodAdditive(r);
            *r.mutable_additive()->mutable_w_k() =
                Filled(v1::DATA_TYPE_INT32, {8, 3}, 1);
@@ -86,29 +86,29 @@ INSTANTIATE_TEST_SUITE_P(
 
 INSTANTIATE_TEST_SUITE_P(
     Bilinear, WrongParametersTest,
-    testing::ValuesIn(Rows{
+    testing::ValuesIn(WrongInputs{
         {"MatrixMissing",
-         [](Request& r) { r.mutable_bilinear()->set_scale(2); },
+         [](AttendRequest& r) { r.mutable_bilinear()->set_scale(2); },
          {"m: missing"}},
         {"Transposed",
-         [](Request& r) {
+         [](AttendRequest& r) {
            *r.mutable_key_value()->mutable_key() = Zeros({2, 2, 5, 7});
            *r.mutable_bilinear()->mutable_m() = Zeros({7, 8});
          },
          {"m: shape [7, 8] (expected [8, 7] or [4, 8, 7])"}},
         {"HeadsOfTheKeys",
-         [](Request& r) {
+         [](AttendRequest& r) {
            *r.mutable_bilinear()->mutable_m() = Zeros({2, 8, 8});
          },
          {"m: shape [2, 8, 8] (expected [8, 8] or [4, 8, 8])"}},
         {"TooFewBytes",
-         [](Request& r) {
+         [](AttendRequest& r) {
            *r.mutable_bilinear()->mutable_m() = Zeros({8, 8});
            r.mutable_bilinear()->mutable_m()->mutable_data()->pop_back();
          },
          {"m: 255 bytes of data", "needs 256"}},
         {"AnotherFloat",
-         [](Request& r) {
+         [](AttendRequest& r) {
            *r.mutable_bilinear()->mutable_m() =
                Filled(v1::DATA_TYPE_BF16, {8, 8}, 1);
          },

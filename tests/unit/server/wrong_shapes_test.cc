@@ -11,8 +11,8 @@
 namespace attention::test {
 namespace {
 
-using Request = v1::AttendRequest;
-using Rows = std::vector<WrongInput>;
+using v1::AttendRequest;
+using WrongInputs = std::vector<WrongInput>;
 using Extents = std::vector<int64_t>;
 
 constexpr int64_t k2To32 = int64_t{1} << 32;
@@ -26,9 +26,11 @@ void SetShapeWithoutData(v1::Tensor& tensor, const Extents& shape) {
   tensor.clear_data();
 }
 
-v1::Tensor& Query(Request& r) { return *r.mutable_query(); }
-v1::Tensor& Key(Request& r) { return *r.mutable_key_value()->mutable_key(); }
-v1::Tensor& Value(Request& r) {
+v1::Tensor& Query(AttendRequest& r) { return *r.mutable_query(); }
+v1::Tensor& Key(AttendRequest& r) {
+  return *r.mutable_key_value()->mutable_key();
+}
+v1::Tensor& Value(AttendRequest& r) {
   return *r.mutable_key_value()->mutable_value();
 }
 
@@ -37,56 +39,60 @@ TEST_P(WrongShapesTest, IsRefused) { server::ExpectRefused(GetParam()); }
 
 INSTANTIATE_TEST_SUITE_P(
     Missing, WrongShapesTest,
-    testing::ValuesIn(Rows{
-        {"Everything", [](Request& r) { r.Clear(); }, {"query: missing"}},
-        {"Query", [](Request& r) { r.clear_query(); }, {"query: missing"}},
+    testing::ValuesIn(WrongInputs{
+        {"Everything", [](AttendRequest& r) { r.Clear(); }, {"query: missing"}},
+        {"Query",
+         [](AttendRequest& r) { r.clear_query(); },
+         {"query: missing"}},
         {"KeysAndValues",
-         [](Request& r) { r.clear_key_value(); },
+         [](AttendRequest& r) { r.clear_key_value(); },
          {"key_value: missing"}},
         {"Key",
-         [](Request& r) { r.mutable_key_value()->clear_key(); },
+         [](AttendRequest& r) { r.mutable_key_value()->clear_key(); },
          {"key: missing"}},
         {"Value",
-         [](Request& r) { r.mutable_key_value()->clear_value(); },
+         [](AttendRequest& r) { r.mutable_key_value()->clear_value(); },
          {"value: missing"}},
     }),
     WrongInputName);
 
 INSTANTIATE_TEST_SUITE_P(
     Datatype, WrongShapesTest,
-    testing::ValuesIn(Rows{
+    testing::ValuesIn(WrongInputs{
         {"Unspecified",
-         [](Request& r) { Query(r).clear_datatype(); },
+         [](AttendRequest& r) { Query(r).clear_datatype(); },
          {"query: datatype", "unspecified", "expected FP32, FP16 or BF16"}},
         {"Unknown",
-         [](Request& r) { Key(r).set_datatype(static_cast<v1::DataType>(99)); },
+         [](AttendRequest& r) {
+           Key(r).set_datatype(static_cast<v1::DataType>(99));
+         },
          {"key: datatype 99", "expected FP32, FP16, BF16, INT8 or FP8"}},
         {"Integer",
-         [](Request& r) { Query(r).set_datatype(v1::DATA_TYPE_INT32); },
+         [](AttendRequest& r) { Query(r).set_datatype(v1::DATA_TYPE_INT32); },
          {"query: datatype INT32", "expected FP32, FP16 or BF16"}},
         {"IntegerKey",
-         [](Request& r) {
+         [](AttendRequest& r) {
            Key(r) = Filled(v1::DATA_TYPE_INT32, {2, 2, 5, 8}, 0);
          },
          {"key: datatype INT32", "expected FP32, FP16, BF16, INT8 or FP8"}},
         {"MixedKey",
-         [](Request& r) {
+         [](AttendRequest& r) {
            Key(r) = Filled(v1::DATA_TYPE_FP16, {2, 2, 5, 8}, 0);
          },
          {"value: datatype FP32, key has FP16"}},
         {"MixedValue",
-         [](Request& r) {
+         [](AttendRequest& r) {
            Value(r) = Filled(v1::DATA_TYPE_BF16, {2, 2, 5, 6}, 0);
          },
          {"value: datatype BF16, key has FP32"}},
         {"NoScale",
-         [](Request& r) {
+         [](AttendRequest& r) {
            Key(r) = Filled(v1::DATA_TYPE_FP8, {2, 2, 5, 8}, 0);
            Value(r) = Filled(v1::DATA_TYPE_FP8, {2, 2, 5, 6}, 0);
          },
          {"key_scale: missing"}},
         {"ScaleOfFloats",
-         [](Request& r) {
+         [](AttendRequest& r) {
            *r.mutable_key_value()->mutable_value_scale() = Zeros({2, 2, 5});
          },
          {"value_scale: was given beside FP32"}},
@@ -95,25 +101,25 @@ INSTANTIATE_TEST_SUITE_P(
 
 INSTANTIATE_TEST_SUITE_P(
     Rank, WrongShapesTest,
-    testing::ValuesIn(Rows{
+    testing::ValuesIn(WrongInputs{
         {"Zero",
-         [](Request& r) { Query(r) = Zeros({}); },
+         [](AttendRequest& r) { Query(r) = Zeros({}); },
          {"query: shape [] has 0 dimensions (expected 2, 3 or 4)"}},
         {"One",
-         [](Request& r) { Query(r) = Zeros({8}); },
+         [](AttendRequest& r) { Query(r) = Zeros({8}); },
          {"query: shape [8] has 1 dimensions (expected 2, 3 or 4)"}},
         {"Five",
-         [](Request& r) {
+         [](AttendRequest& r) {
            Query(r) = Zeros({1, 2, 4, 3, 8});
          },
          {"query: shape [1, 2, 4, 3, 8] has 5 dimensions"}},
         {"UnequalKey",
-         [](Request& r) {
+         [](AttendRequest& r) {
            Key(r) = Zeros({2, 5, 8});
          },
          {"key: shape [2, 5, 8] has 3 dimensions, query has 4"}},
         {"UnequalValue",
-         [](Request& r) {
+         [](AttendRequest& r) {
            Value(r) = Zeros({5, 6});
          },
          {"value: shape [5, 6] has 2 dimensions, query has 4"}},
@@ -122,90 +128,90 @@ INSTANTIATE_TEST_SUITE_P(
 
 INSTANTIATE_TEST_SUITE_P(
     ByteCount, WrongShapesTest,
-    testing::ValuesIn(Rows{
+    testing::ValuesIn(WrongInputs{
         {"OneTooFew",
-         [](Request& r) { Query(r).mutable_data()->pop_back(); },
+         [](AttendRequest& r) { Query(r).mutable_data()->pop_back(); },
          {"query: 767 bytes of data", "[2, 4, 3, 8]", "needs 768"}},
         {"OneTooMany",
-         [](Request& r) { Value(r).mutable_data()->push_back('x'); },
+         [](AttendRequest& r) { Value(r).mutable_data()->push_back('x'); },
          {"value: 481 bytes of data", "[2, 2, 5, 6]", "needs 480"}},
         {"None",
-         [](Request& r) { Key(r).clear_data(); },
+         [](AttendRequest& r) { Key(r).clear_data(); },
          {"key: 0 bytes of data", "needs 640"}},
         {"SomeForAnEmptyTensor",
-         [](Request& r) {
+         [](AttendRequest& r) {
            SetShape(Query(r), {2, 4, 0, 8});
          },
          {"query: 768 bytes of data", "needs 0"}},
         {"OfAnotherType",
-         [](Request& r) { Query(r).set_datatype(v1::DATA_TYPE_FP16); },
+         [](AttendRequest& r) { Query(r).set_datatype(v1::DATA_TYPE_FP16); },
          {"query: 768 bytes of data", "FP16 needs 384"}},
     }),
     WrongInputName);
 
 INSTANTIATE_TEST_SUITE_P(
     Extent, WrongShapesTest,
-    testing::ValuesIn(Rows{
+    testing::ValuesIn(WrongInputs{
         {"Negative",
-         [](Request& r) {
+         [](AttendRequest& r) {
            SetShape(Query(r), {2, 4, -3, 8});
          },
          {"query: shape [2, 4, -3, 8] has a negative extent"}},
         {"TwoNegatives",
-         [](Request& r) {
+         [](AttendRequest& r) {
            SetShape(Key(r), {2, -2, -5, 8});
          },
          {"key: shape [2, -2, -5, 8] has a negative extent"}},
         {"Overflow",
-         [](Request& r) {
+         [](AttendRequest& r) {
            SetShapeWithoutData(Key(r), {k2To32, k2To32, 1, 8});
          },
          {"key: shape [4294967296, 4294967296, 1, 8]", "2^63"}},
         {"OverflowOfBytesAlone",
-         [](Request& r) {
+         [](AttendRequest& r) {
            SetShapeWithoutData(Query(r), {1, 1, int64_t{1} << 61, 1});
          },
          {"query: shape", "2^63"}},
         {"OverflowToZero",
-         [](Request& r) {
+         [](AttendRequest& r) {
            SetShapeWithoutData(Query(r), {k2To32, k2To32, k2To32, k2To32});
          },
          {"query: shape", "2^63"}},
         {"OverflowBesideAZero",
-         [](Request& r) {
+         [](AttendRequest& r) {
            SetShapeWithoutData(Key(r), {k2To32, 0, k2To32, 8});
          },
          {"key: shape [4294967296, 0, 4294967296, 8]", "2^63"}},
         {"ScoresOverflowBesideAZero",
-         [](Request& r) {
+         [](AttendRequest& r) {
            SetShapeWithoutData(Query(r), {0, 1, k2To32, 1});
            SetShapeWithoutData(Key(r), {0, 1, k2To32, 1});
            SetShapeWithoutData(Value(r), {0, 1, k2To32, 1});
          },
          {"key: the weights'", "2^63"}},
         {"OutputOverflows",
-         [](Request& r) {
+         [](AttendRequest& r) {
            SetShapeWithoutData(Key(r), {2, 2, 0, 8});
            SetShapeWithoutData(Value(r), {2, 2, 0, int64_t{1} << 58});
          },
          {"value: the output's", "2^63"}},
         {"ZeroWidth",
-         [](Request& r) {
+         [](AttendRequest& r) {
            SetShapeWithoutData(Query(r), {2, 4, 3, 0});
          },
          {"query: shape [2, 4, 3, 0] has width 0 (expected 1 or more)"}},
         {"ZeroKeyWidth",
-         [](Request& r) {
+         [](AttendRequest& r) {
            SetShapeWithoutData(Key(r), {2, 2, 5, 0});
          },
          {"key: shape [2, 2, 5, 0] has width 0 (expected 1 or more)"}},
         {"ZeroHeads",
-         [](Request& r) {
+         [](AttendRequest& r) {
            SetShapeWithoutData(Query(r), {2, 0, 3, 8});
          },
          {"query: shape [2, 0, 3, 8] has 0 heads (expected 1 or more)"}},
         {"ZeroKeyHeads",
-         [](Request& r) {
+         [](AttendRequest& r) {
            SetShapeWithoutData(Key(r), {2, 0, 5, 8});
          },
          {"key: shape [2, 0, 5, 8] has 0 heads (expected 1 or more)"}},
@@ -214,46 +220,46 @@ INSTANTIATE_TEST_SUITE_P(
 
 INSTANTIATE_TEST_SUITE_P(
     Fit, WrongShapesTest,
-    testing::ValuesIn(Rows{
+    testing::ValuesIn(WrongInputs{
         {"KeyWidth",
-         [](Request& r) {
+         [](AttendRequest& r) {
            Key(r) = Zeros({2, 2, 5, 7});
          },
          {"key: shape [2, 2, 5, 7] has width 7, query has 8", "equal widths"}},
         {"KeyWidthOfAGaussian",
-         [](Request& r) {
+         [](AttendRequest& r) {
            r.mutable_gaussian();
            Key(r) = Zeros({2, 2, 5, 9});
          },
          {"key: shape [2, 2, 5, 9] has width 9, query has 8", "equal widths"}},
         {"ValueLength",
-         [](Request& r) {
+         [](AttendRequest& r) {
            Value(r) = Zeros({2, 2, 4, 6});
          },
          {"value: shape [2, 2, 4, 6] has length 4, key has 5"}},
         {"ValueHeads",
-         [](Request& r) {
+         [](AttendRequest& r) {
            Value(r) = Zeros({2, 1, 5, 6});
          },
          {"value: shape [2, 1, 5, 6] has heads 1, key has 2"}},
         {"KeyBatch",
-         [](Request& r) {
+         [](AttendRequest& r) {
            Key(r) = Zeros({1, 2, 5, 8});
          },
          {"key: shape [1, 2, 5, 8] has batch 1, query has 2"}},
         {"ValueBatch",
-         [](Request& r) {
+         [](AttendRequest& r) {
            Value(r) = Zeros({3, 2, 5, 6});
          },
          {"value: shape [3, 2, 5, 6] has batch 3, query has 2"}},
         {"HeadsThatDoNotDivide",
-         [](Request& r) {
+         [](AttendRequest& r) {
            Key(r) = Zeros({2, 3, 5, 8});
            Value(r) = Zeros({2, 3, 5, 6});
          },
          {"key: shape [2, 3, 5, 8] has 3 heads, query has 4", "multiple"}},
         {"MoreKeyHeadsThanQueryHeads",
-         [](Request& r) {
+         [](AttendRequest& r) {
            Key(r) = Zeros({2, 8, 5, 8});
            Value(r) = Zeros({2, 8, 5, 6});
          },

@@ -10,11 +10,11 @@ docs/python.md of the project shows every call.
 
 import importlib.metadata
 
-from attention_client._channel import Tls
 from attention_client._merge import merge
 from attention_client._options import Options, Request
 from attention_client._quantize import quantize
 from attention_client._reply import Result
+from attention_client._tls import Tls
 from attention_client.aio import AsyncClient
 from attention_client.aio_sequence import AsyncSequence
 from attention_client.backend import AttentionBackend

@@ -9,14 +9,13 @@ import re
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import grpc
 
 from attention_client import _messages, _process
 from attention_client._shared_memory import Pool, is_local
+from attention_client._tls import Tls
 from attention_client.errors import (
     CancelledError,
     DeadlineExceededError,
@@ -105,30 +104,6 @@ _UnregisterRequest = _messages.message("inference.SystemSharedMemoryUnregisterRe
 _HealthCheckRequest = _messages.message("grpc.health.v1.HealthCheckRequest")
 _HealthCheckResponse = _messages.message("grpc.health.v1.HealthCheckResponse")
 _GetServerInfoResponse = _messages.message("attention.v1.GetServerInfoResponse")
-
-
-@dataclass(frozen=True)
-class Tls:
-    """Files in PEM: whom to trust (None: the system's), and what to show.
-
-    certificate and key go together; they are for servers that ask for one.
-    """
-
-    ca: str | os.PathLike[str] | None = None
-    certificate: str | os.PathLike[str] | None = None
-    key: str | os.PathLike[str] | None = field(default=None, repr=False)
-
-    def credentials(self) -> grpc.ChannelCredentials:
-        if (self.certificate is None) != (self.key is None):
-            raise ValueError(
-                "tls: a certificate or a key (expected both of them, or none)"
-            )
-        return grpc.ssl_channel_credentials(
-            *(
-                None if path is None else Path(path).read_bytes()
-                for path in (self.ca, self.key, self.certificate)
-            )
-        )
 
 
 # With a resolver of gRPC's, which URIs that people have from browsers do not name; or

@@ -122,8 +122,7 @@ class AttentionCluster(Connections):
         had = self.nodes()
         added: list[NodeReport] = []
         for _ in range(count):
-            taken = [report.ray_node for report in had + added]
-            added.append(self._starter.start(self._ask, taken))
+            added.append(self._starter.start(self._ask, self._ask("taken")))
         if balance and had:
             self._copy("rebalance", timeout=None)
         return added

@@ -28,6 +28,7 @@ _REPEATABLE = frozenset(
         "names",
         "nodes",
         "refresh",
+        "taken",
         "targets",
     )
 )

@@ -96,6 +96,14 @@ class MapActor:
         """Of those that answer."""
         return self._watch.nodes()
 
+    def taken(self) -> list[str]:
+        """Ray's ids of nodes that have a server, or are to have one again."""
+        return [
+            node.ray_node
+            for node in self._state.all_nodes()
+            if not node.is_lost or moving.is_alive(node.actor)
+        ]
+
     def targets(self) -> dict[str, str]:
         return {node.name: node.target for node in self._state.nodes()}
 
@@ -377,6 +385,6 @@ class MapActor:
         self._watch.end()
         # All at once: one that hangs takes its time.
         with ThreadPoolExecutor(32) as threads:
-            for node in self._state.nodes() + self._state.lost():
+            for node in self._state.all_nodes():
                 threads.submit(moving.stop, node.actor)
         self._state.forget()

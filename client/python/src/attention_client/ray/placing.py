@@ -272,7 +272,11 @@ class Placement:
         return replica
 
     def move_from(self, name: str, node: str) -> None:
-        """All ranges that a node has of a sequence."""
+        """All ranges that a node has of a sequence.
+
+        ResourceExhaustedError where no other node has room for one of them.
+        """
+        full: dict[str, ResourceExhaustedError] = {}  # those that were tried for it
         with contextlib.suppress(NotFoundError):
             while True:
                 with self.changing(name) as known:
@@ -282,28 +286,41 @@ class Placement:
                     )
                     if part is None:
                         return
-                    others = {r.node for r in part.replicas if r.node != node}
-                    free = self._state.places(known, 1, others | {node}, at_least=0)
                     stay: list[Any] = [r for r in part.replicas if r.node != node]
+                    others = {node, *full, *(r.node for r in stay)}
+                    free = self._state.places(known, 1, others, at_least=0)
+                    if full and not free:
+                        raise next(iter(full.values()))
                     if not stay and not free:
                         raise ResourceExhaustedError(
                             f"no node can take the keys of {node!r} (expected another "
                             "one: add_nodes() first)"
                         )
-                    self.rehome(known, part, [*stay, *free])
+                    try:
+                        self.rehome(known, part, [*stay, *free])
+                        full.clear()
+                    except ResourceExhaustedError as error:
+                        if not free:
+                            raise
+                        full[free[0].name] = error
 
     def rebalance(self, name: str) -> int:
+        """As far as nodes have room."""
         moved = 0
+        full: set[str] = set()
         with contextlib.suppress(NotFoundError):
             while True:
                 with self.changing(name) as known:
-                    step = self._state.better(known)
+                    step = self._state.better(known, full)
                     if step is None:
                         return moved
                     part, source, target = step
                     stay: list[Any] = [r for r in part.replicas if r.node != source]
-                    self.rehome(known, part, [*stay, self._state.node(target)])
-                    moved += 1
+                    try:
+                        self.rehome(known, part, [*stay, self._state.node(target)])
+                        moved += 1
+                    except ResourceExhaustedError:
+                        full.add(target)
         return moved
 
     def rebuild(self, name: str) -> None:

@@ -120,6 +120,11 @@ class State:
         with self._lock:
             return list(self._lost.values())
 
+    def all_nodes(self) -> list[Node]:
+        """Those lost, too."""
+        with self._lock:  # one that is revived or lost meanwhile is in one of them
+            return [*self._nodes.values(), *self._lost.values()]
+
     def forget_lost(self, name: str) -> None:
         with self._lock:
             _kv().delete(self._key(f"node/{name}"))
@@ -242,13 +247,19 @@ class State:
                 return part, node
         return None
 
-    def better(self, known: SequenceMap) -> tuple[Range, str, str] | None:
-        """A range, and the nodes from and to which its move makes loads more alike."""
+    def better(
+        self, known: SequenceMap, full: Collection[str] = ()
+    ) -> tuple[Range, str, str] | None:
+        """A range, and the nodes from and to which its move makes loads more alike.
+
+        full: nodes that none is moved to.
+        """
         load = {node.name: known.keys_at(node.name) for node in self.usable()}
-        if not load:
+        targets = [name for name in load if name not in full]
+        if not targets:
             return None
         source = max(load, key=lambda name: load[name])
-        target = min(load, key=lambda name: load[name])
+        target = min(targets, key=lambda name: load[name])
         for part in known.ranges:
             has = {replica.node for replica in part.replicas}
             if (

@@ -1,0 +1,135 @@
+"""Nodes without room for what they are to take."""
+
+import contextlib
+
+import pytest
+import ray
+from waiting import wait_for_nodes, wait_until
+
+from attention_client import Client, ResourceExhaustedError
+from attention_client.ray import AttentionCluster, moving
+
+FORM = {"heads": 1, "width": 64}  # 512 bytes a key
+
+
+@contextlib.contextmanager
+def small_cluster(nodes, name, normal):
+    """Servers of 4 MiB each, and a sequence whose 2.5 MB are at two of them."""
+    flags = {"worker_threads": 1, "resident_memory_limit": 4 << 20}
+    with (
+        AttentionCluster(nodes, name=name, cpus=0, flags=flags) as cluster,
+        cluster.sequence(**FORM, replicas=2, range_keys=8192) as sequence,
+    ):
+        sequence.append(normal(1, 5000, 64), normal(1, 5000, 64))
+        yield cluster, sequence
+
+
+def lose(replica):
+    """Kills the actor of its node, with which the server ends."""
+    actor, _ = replica.node.rsplit(".", 1)
+    ray.kill(ray.get_actor(actor, namespace=moving.NAMESPACE))
+
+
+def nodes_of(sequence):
+    """Of its only range."""
+    (part,) = sequence.describe().ranges
+    return [replica.node for replica in part.replicas]
+
+
+def without(cluster, nodes):
+    """Nodes that have none of its keys, in the order in which they are chosen."""
+    return [node for node in cluster._ask("targets") if node not in nodes]
+
+
+def test_replicas_come_back_once_there_is_room(ray_cluster, normal):
+    rows = normal(1, 7000, 64), normal(1, 7000, 64)
+    with small_cluster(3, "full", normal) as (full, sequence):
+        replicas = sequence.describe().ranges[0].replicas
+        nodes = {one.node: one for one in full.nodes()}
+        (other,) = nodes.keys() - {one.node for one in replicas}
+        with Client(nodes[other].target) as client:
+            with client.sequence(**FORM) as own:
+                own.append(*rows)
+                before = sequence.describe().version
+                lose(replicas[1])
+                # The node goes, its replica is begun anew, and that has an end.
+                wait_until(lambda: sequence.describe().version >= before + 3)
+                assert len(sequence.describe().ranges[0].replicas) == 1
+                # Nor is there room for a second copy where the keys are.
+                assert sequence.append(*[half[:, :1] for half in rows]) == 5001
+            # No node comes or goes from now on.
+            wait_until(lambda: len(sequence.describe().ranges[0].replicas) == 2)
+        assert len(full.nodes()) == 2
+        assert len(sequence) == 5001
+
+
+def test_a_node_that_is_full_leaves_a_rebuild_to_others(ray_cluster, normal):
+    rows = normal(1, 7000, 64), normal(1, 7000, 64)
+    with small_cluster(4, "one full", normal) as (cluster, sequence):
+        replicas = sequence.describe().ranges[0].replicas
+        first, _ = without(cluster, nodes_of(sequence))
+        with cluster._client(first).sequence(**FORM) as own:
+            own.append(*rows)
+            lose(replicas[1])
+            wait_for_nodes(cluster, 3)
+            wait_until(lambda: len(sequence.describe().ranges[0].replicas) == 2)
+            assert first not in nodes_of(sequence)
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_a_node_that_is_full_leaves_a_drain_to_others(normal):
+    rows = normal(1, 7000, 64), normal(1, 7000, 64)
+    with small_cluster(4, "one full", normal) as (cluster, sequence):
+        victim, stays = nodes_of(sequence)
+        first, second = without(cluster, [victim, stays])
+        with cluster._client(first).sequence(**FORM) as own:
+            own.append(*rows)
+            cluster.drain(victim)
+        assert nodes_of(sequence) == [stays, second]
+        assert sequence.describe().lengths == (5000,)
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_a_drain_that_finds_no_room_leaves_all_as_it_was(normal):
+    rows = normal(1, 7000, 64), normal(1, 7000, 64)
+    with small_cluster(3, "no room", normal) as (cluster, sequence):
+        before = nodes_of(sequence)
+        (other,) = without(cluster, before)
+        with cluster._client(other).sequence(**FORM) as own:
+            own.append(*rows)
+            with pytest.raises(ResourceExhaustedError):
+                cluster.drain(before[0])
+            assert sequence.append(*[half[:, :1] for half in rows]) == 5001
+        assert nodes_of(sequence) == before
+        cluster.drain(before[0])
+        assert nodes_of(sequence) == [before[1], other]
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_a_node_that_is_full_leaves_a_rebalance_to_others(normal):
+    rows = normal(1, 8000, 64), normal(1, 8000, 64)
+    flags = {"worker_threads": 1, "resident_memory_limit": 4 << 20}
+    with (
+        AttentionCluster(2, name="balanced", cpus=0, flags=flags) as cluster,
+        cluster.sequence(**FORM, range_keys=1024) as sequence,
+    ):
+        for start in range(0, 3072, 1024):
+            part = slice(start, start + 1024)
+            sequence.append(*[half[:, part] for half in rows])
+        first, second = (one.node for one in cluster.add_nodes(2, balance=False))
+        with cluster._client(first).sequence(**FORM) as own:
+            own.append(*rows)
+            assert cluster._ask("rebalance") == 1
+        ranges = sequence.describe().ranges
+        held = {one.node for part in ranges for one in part.replicas}
+        assert (first in held, second in held) == (False, True)
+        assert sequence.describe().lengths == (3072,)
+
+
+def test_a_range_moves_from_a_node_without_room_for_a_second_copy(ray_cluster, normal):
+    with small_cluster(3, "half", normal) as (half, sequence):
+        (part,) = sequence.describe().ranges
+        lose(part.replicas[1])
+        wait_for_nodes(half, 2)
+        wait_until(lambda: len(sequence.describe().ranges[0].replicas) == 2)
+        assert sequence.append(normal(1, 1, 64), normal(1, 1, 64)) == 5001
