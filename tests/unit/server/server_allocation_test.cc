@@ -164,26 +164,58 @@ TEST_F(ServerAllocationTest, ATurnBeginsWithoutMemory) {
 class Answering final : public Call {
  public:
   using Call::Call;
-  void Begin() {
-    Call::Start(std::make_unique<Nothing>(), std::vector<grpc::Slice>());
+  void Begin(int64_t number = 0) {
+    const auto arrive = [this] {
+      return RequestArrival{std::make_unique<Nothing>(), {}, origin_ptr()};
+    };
+    Start(arrive, number);
   }
-  std::future<absl::Status> Answer() { return answer_.get_future(); }
+  std::future<absl::Status> Answer(size_t number = 0) {
+    return answers_.at(number).get_future();
+  }
 
  private:
-  void Emit(int64_t /*number*/, Task::Outcome outcome) override {
-    answer_.set_value(std::move(outcome.status));
+  void Emit(int64_t number, Task::Outcome outcome) override {
+    answers_.at(static_cast<size_t>(number))
+        .set_value(std::move(outcome.status));
   }
-  std::promise<absl::Status> answer_;
+  std::array<std::promise<absl::Status>, 2> answers_;
 };
 
 TEST_F(ServerAllocationTest, ACallIsToldWhatBecameOfItsRequest) {
   ForEachAllocation([&](int64_t number) {
-    const auto call = std::make_shared<Answering>(Services(), calls_,
-                                                  CallOrigin{.peer = kPeer});
-    // What makes the operation is the call's own.
-    const Came came = WithoutAllocation(number + 1, [&] { call->Begin(); });
+    const auto call = std::make_shared<Answering>(
+        Services(), calls_, Rpc::kAttend, CallOrigin{.peer = kPeer});
+    const Came came = WithoutAllocation(number, [&] { call->Begin(); });
     EXPECT_NE(came, Came::kOut);
     ExpectAnswer(call->Answer(), came == Came::kToItsEnd);
+    return came;
+  });
+  // Those that did not begin are counted, too.
+  const RequestMetrics::OfRpc counts =
+      metrics_.Read().rpcs[static_cast<size_t>(Rpc::kAttend)];
+  EXPECT_GT(counts.started, 0);
+  EXPECT_EQ(counts.started, counts.by_code[static_cast<size_t>(
+                                absl::StatusCode::kResourceExhausted)]);
+}
+
+TEST_F(ServerAllocationTest, ACallStopsItsRequests) {
+  ForEachAllocation([&](int64_t number) {
+    const auto held = std::make_shared<Held>();
+    EXPECT_THAT(queue_.Add(held, {{"held", "held"}, std::chrono::seconds(1)}),
+                test::IsOk());
+    held->begun.wait();
+    const auto call = std::make_shared<Answering>(
+        Services(), calls_, Rpc::kAttend, CallOrigin{.peer = kPeer});
+    for (const int64_t request : {0, 1}) call->Begin(request);
+    const Came came =
+        WithoutAllocation(number, [&] { call->Stop(StopReason::kCancelled); });
+    EXPECT_NE(came, Came::kOut);
+    for (const size_t request : {0, 1}) {
+      EXPECT_EQ(call->Answer(request).wait_for(std::chrono::seconds(0)),
+                std::future_status::ready);
+    }
+    held->open.count_down();
     return came;
   });
 }
@@ -252,7 +284,16 @@ TEST_F(ServerAllocationTest, AStatusIsSaidWithoutItsMessage) {
   });
 }
 
-TEST_F(ServerAllocationTest, ACallOverHttpThatCannotBeginIsLeft) {
+class HttpAllocationTest : public ServerAllocationTest,
+                           public ::testing::WithParamInterface<bool> {};
+
+// One that is quick is answered on this thread, too.
+INSTANTIATE_TEST_SUITE_P(Is, HttpAllocationTest, ::testing::Bool(),
+                         [](const auto& quick) {
+                           return quick.param ? "Quick" : "Queued";
+                         });
+
+TEST_P(HttpAllocationTest, ACallThatCannotBeginIsLeft) {
   const auto clock = std::make_shared<boost::asio::thread_pool>(1);
   ForEachAllocation([&](int64_t number) {
     const auto replied = std::make_shared<std::promise<void>>();
@@ -260,7 +301,7 @@ TEST_F(ServerAllocationTest, ACallOverHttpThatCannotBeginIsLeft) {
         HttpRequest{"POST", "/v2"},
         [replied](const HttpReply& /*reply*/) { replied->set_value(); });
     const auto reply = std::make_shared<JsonInferReply>();
-    auto operation = std::make_unique<Nothing>();
+    auto operation = std::make_unique<Nothing>(/*quick=*/GetParam());
     CallOrigin origin{.peer = kPeer,
                       .deadline = CallOrigin::Clock::now() + kPatience};
     const Came came = WithoutAllocation(number, [&] {
