@@ -135,7 +135,10 @@ void Server::ReadFilesAgain() {
             ? WithoutBadAlloc([this] { return impl_->repository->LoadAll(); })
             : turn;
     if (loaded.ok()) return;
-    spdlog::error(absl::StrCat("models stay as they were: ", loaded.message()));
+    IfMemoryAllows([&] {
+      spdlog::error(
+          absl::StrCat("models stay as they were: ", loaded.message()));
+    });
   };
   // Nobody tries again on behalf of whoever runs the server.
   impl_->repository_queue.Add(load, SerialQueue::Places::kUnbounded);

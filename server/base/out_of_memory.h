@@ -7,9 +7,12 @@
 
 namespace attention::server {
 
-/// What std::bad_alloc is to a caller: RESOURCE_EXHAUSTED.
+/// What std::bad_alloc is to a caller: RESOURCE_EXHAUSTED. A copy of a status
+/// takes no memory.
 inline absl::Status OutOfMemory() {
-  return absl::ResourceExhaustedError("the server is out of memory");
+  static const auto& status = *new absl::Status(
+      absl::StatusCode::kResourceExhausted, "the server is out of memory");
+  return status;
 }
 
 /// What `function` gives, an absl::Status or StatusOr, or `otherwise` where it
@@ -23,6 +26,17 @@ auto WithoutBadAlloc(Function function, Otherwise otherwise = OutOfMemory)
   } catch (const std::bad_alloc&) {
     return otherwise();
   }
+}
+
+/// For what nobody is refused for: where it raises std::bad_alloc, the rest of
+/// it is left out.
+template <typename Function>
+void IfMemoryAllows(Function function) {
+  const auto done = [&function] {
+    function();
+    return absl::OkStatus();
+  };
+  WithoutBadAlloc(done, absl::OkStatus).IgnoreError();
 }
 
 }  // namespace attention::server

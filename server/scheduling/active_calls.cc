@@ -31,29 +31,30 @@ void ActiveCalls::Remove(const DrainableCall* call) {
 }
 
 void ActiveCalls::Enter(Phase phase) {
-  Calls calls;
   {
     const std::lock_guard lock(mutex_);
     phase_ = phase;
-    calls = All();
   }
-  for (const auto& call : calls) Tell(*call, phase);
+  ForEach([phase](DrainableCall& call) { Tell(call, phase); });
 }
 
 void ActiveCalls::TellCallersChanged() {
-  Calls calls;
-  {
-    const std::lock_guard lock(mutex_);
-    calls = All();
-  }
-  for (const auto& call : calls) call->OnCallersChanged();
+  ForEach([](DrainableCall& call) { call.OnCallersChanged(); });
 }
 
-ActiveCalls::Calls ActiveCalls::All() const {
-  Calls calls;
-  calls.reserve(calls_.size());
-  for (const auto& [key, call] : calls_) calls.push_back(call);
-  return calls;
+void ActiveCalls::ForEach(absl::FunctionRef<void(DrainableCall&)> tell) {
+  const DrainableCall* last = nullptr;
+  while (true) {
+    std::shared_ptr<DrainableCall> next;  // destroyed without the lock
+    {
+      const std::lock_guard lock(mutex_);
+      const auto found = calls_.upper_bound(last);
+      if (found == calls_.end()) return;
+      next = found->second;
+    }
+    last = next.get();
+    tell(*next);
+  }
 }
 
 void ActiveCalls::StartDrain() { Enter(Phase::kDraining); }

@@ -6,13 +6,13 @@
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
-#include <unordered_map>
 #include <utility>
-#include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "server/transport/reply_watch.h"
 
@@ -61,8 +61,8 @@ class ActiveCalls {
 
   /// While the result lives, the reply of a call of `peer` is on its way; the
   /// call is ended where that takes too long.
-  ReplyWatch::Watch WatchReply(grpc_call* call, std::string peer) {
-    return replies_.Begin(call, std::move(peer));
+  ReplyWatch::Watch WatchReply(grpc_call* call, const std::string& peer) {
+    return replies_.Begin(call, peer);
   }
 
   /// OK, or RESOURCE_EXHAUSTED where this peer has too many open calls for one
@@ -91,11 +91,10 @@ class ActiveCalls {
  private:
   enum class Phase : uint8_t { kServing, kDraining, kEnding };
 
-  using Calls = std::vector<std::shared_ptr<DrainableCall>>;
-
-  // Tells calls what begins with the new phase, without the lock.
+  // Tells calls what begins with the new phase.
   void Enter(Phase phase);
-  Calls All() const;  // mutex_ is held
+  // Without the lock, one after the other: a list of all would take memory.
+  void ForEach(absl::FunctionRef<void(DrainableCall&)> tell);
   static void Tell(DrainableCall& call, Phase phase);
 
   const CallGuards guards_;
@@ -104,8 +103,7 @@ class ActiveCalls {
   std::mutex mutex_;
   std::condition_variable none_;
   Phase phase_ = Phase::kServing;
-  std::unordered_map<const DrainableCall*, std::shared_ptr<DrainableCall>>
-      calls_;
+  std::map<const DrainableCall*, std::shared_ptr<DrainableCall>> calls_;
 };
 
 }  // namespace attention::server

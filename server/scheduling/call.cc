@@ -26,16 +26,12 @@ Admission::Holder CallOrigin::holder() const {
   return {std::move(of.connection), std::move(of.party)};
 }
 
-void Call::Start(std::shared_ptr<const CallOrigin> origin,
-                 std::unique_ptr<Operation> operation, ReceivedMessage message,
-                 int64_t number) {
+void Call::Start(absl::FunctionRef<RequestArrival()> arrive, int64_t number) {
   std::shared_ptr<Task> task;
   Task::Done done;
   StopReason stopped = StopReason::kNone;
   const auto make = [&] {
-    task = std::make_shared<Task>(
-        services_, RequestArrival{std::move(operation), std::move(message),
-                                  std::move(origin)});
+    task = std::make_shared<Task>(services_, arrive());
     done = [self = shared_from_this(), raw = task.get(),
             number](Task::Outcome outcome) {
       self->Forget(raw);
@@ -46,11 +42,27 @@ void Call::Start(std::shared_ptr<const CallOrigin> origin,
     stopped = stopped_;
     return absl::OkStatus();
   };
-  Task::Outcome outcome;
-  outcome.status = WithoutBadAlloc(make, OutOfMemoryForNow);
-  if (!outcome.status.ok()) return Emit(number, std::move(outcome));
+  const absl::Status made = WithoutBadAlloc(make, OutOfMemoryForNow);
+  if (!made.ok()) return RefuseAtStart(number, made);
   if (stopped != StopReason::kNone) task->Stop(stopped);
   task->Start(std::move(done));
+}
+
+void Call::RefuseAtStart(int64_t number, const absl::Status& status) {
+  IfMemoryAllows([&] {
+    RequestFacts facts;
+    facts.operation = "request";
+    facts.rpc = rpc_;
+    facts.peer = origin_->peer;
+    facts.status = status;
+    facts.refused = true;
+    facts.refusal = Refusal::kServerMemory;
+    if (services_.metrics != nullptr) services_.metrics->NoteArrival(rpc_);
+    Observe(facts, services_.metrics);
+  });
+  Task::Outcome outcome;
+  outcome.status = status;
+  Emit(number, std::move(outcome));
 }
 
 void Call::Forget(const Task* task) {
@@ -64,17 +76,25 @@ void Call::Forget(const Task* task) {
 }
 
 void Call::Stop(StopReason reason) {
-  absl::InlinedVector<std::shared_ptr<Task>, 1> tasks;
-  {
-    const std::lock_guard lock(running_mutex_);
-    if (stopped_ == StopReason::kNone) stopped_ = reason;
-    tasks = running_;
+  while (true) {
+    std::shared_ptr<Task> next;  // destroyed without the lock
+    {
+      const std::lock_guard lock(running_mutex_);
+      if (stopped_ == StopReason::kNone) stopped_ = reason;
+      // One at a time: a list of all would take memory.
+      const auto found = absl::c_find_if(
+          running_, [](const auto& task) { return !task->is_stopped(); });
+      if (found == running_.end()) return;
+      next = *found;
+    }
+    next->Stop(reason);
   }
-  for (const auto& task : tasks) task->Stop(reason);
 }
 
 void Call::Abandon() {
-  if (origin_->WasReset()) calls_.NoteReset(origin_->peer);
+  IfMemoryAllows([this] {
+    if (origin_->WasReset()) calls_.NoteReset(origin_->peer);
+  });
   Stop(origin_->WhyCancelled());
 }
 

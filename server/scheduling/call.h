@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/container/inlined_vector.h"
+#include "absl/functional/function_ref.h"
 #include "server/scheduling/active_calls.h"
 #include "server/scheduling/task.h"
 
@@ -23,9 +24,12 @@ namespace attention::server {
 /// until it was emitted.
 class Call : public DrainableCall, public std::enable_shared_from_this<Call> {
  public:
-  Call(const TaskServices& services, ActiveCalls& calls, CallOrigin origin)
+  /// Metrics count with `rpc` those of its requests that do not begin.
+  Call(const TaskServices& services, ActiveCalls& calls, Rpc rpc,
+       CallOrigin origin)
       : services_(services),
         calls_(calls),
+        rpc_(rpc),
         origin_(std::make_shared<const CallOrigin>(std::move(origin))) {}
 
   void OnDrain() override {}  // admission turns new requests away
@@ -43,18 +47,18 @@ class Call : public DrainableCall, public std::enable_shared_from_this<Call> {
   void Join() { calls_.Add(shared_from_this()); }
   void Leave() { calls_.Remove(this); }
 
-  /// Begins a request, which has a number among those of the call. `origin` is
-  /// the call's, or with what has changed of its caller since it began.
-  void Start(std::shared_ptr<const CallOrigin> origin,
-             std::unique_ptr<Operation> operation, ReceivedMessage message,
-             int64_t number);
-  void Start(std::unique_ptr<Operation> operation, ReceivedMessage message) {
-    Start(origin_, std::move(operation), std::move(message), 0);
-  }
+  /// Begins a request, which has a number among those of the call. `arrive`
+  /// makes it, once; its origin is the call's, or with what has changed of its
+  /// caller since it began. Throws nothing: where there is no memory to make
+  /// it, it is refused.
+  void Start(absl::FunctionRef<RequestArrival()> arrive, int64_t number = 0);
 
-  /// The outcome of a request, also where there was no memory to begin it: once
-  /// for each, from within Start() or Stop(), or from a worker; of different
-  /// requests also at the same time.
+  /// Emits the outcome of a request that does not begin, for want of memory.
+  void RefuseAtStart(int64_t number, const absl::Status& status);
+
+  /// The outcome of a request, also where it did not begin: once for each, from
+  /// within Start(), RefuseAtStart() or Stop(), or from a worker; of different
+  /// requests also at the same time. Throws nothing.
   virtual void Emit(int64_t number, Task::Outcome outcome) = 0;
 
   /// The transport says that the call has been cancelled, by its caller or by
@@ -66,6 +70,7 @@ class Call : public DrainableCall, public std::enable_shared_from_this<Call> {
 
   const TaskServices services_;
   ActiveCalls& calls_;
+  const Rpc rpc_;
   const std::shared_ptr<const CallOrigin> origin_;
   std::mutex running_mutex_;
   absl::InlinedVector<std::shared_ptr<Task>, 1> running_;

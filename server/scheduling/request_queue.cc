@@ -96,6 +96,7 @@ absl::Status RequestQueue::Add(std::shared_ptr<QueuedWork> work,
     if (absl::Status late = CheckInTime(entry, cost); !late.ok()) return late;
     const auto place = waiting_.emplace(key, nullptr).first;
     absl::Cleanup forget = [&] { waiting_.erase(place); };
+    if (places_.size() < waiting_.size()) places_.push_back(nullptr);
     place->second = fair_.Add(entry.path, std::move(work), cost);
     std::move(forget).Cancel();
     lowest_class_.store(fair_.lowest_class(), std::memory_order_relaxed);
@@ -214,7 +215,9 @@ void RequestQueue::Run(FairQueue::Taken& taken, bool given_way,
   const bool in_place =
       given_way || (taken.item.cost < kSmallCost && waiting_.size() >= threads);
   Turn turn(*this, taken, in_place, others);
-  running_.insert(&turn);
+  const auto place = places_.begin();
+  *place = &turn;
+  running_.splice(running_.end(), places_, place);
   lock.unlock();
   {
     std::optional<WorkerPool::InPlace> alone;
@@ -224,7 +227,7 @@ void RequestQueue::Run(FairQueue::Taken& taken, bool given_way,
   }
   const nanoseconds took = turn.ThreadTime();
   lock.lock();
-  running_.erase(&turn);
+  places_.splice(places_.end(), running_, place);
   fair_.End(taken, Nanoseconds(took));
   lock.unlock();
 }

@@ -7,9 +7,9 @@
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
+#include <list>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <unordered_map>
 
 #include "absl/status/status.h"
@@ -94,7 +94,9 @@ class RequestQueue {
   mutable std::mutex mutex_;
   FairQueue fair_;
   std::unordered_map<const QueuedWork*, FairQueue::Share*> waiting_;
-  std::set<const Turn*> running_;
+  std::list<const Turn*> running_;
+  // For those that wait, at least: to begin takes no memory.
+  std::list<const Turn*> places_;
   int64_t posted_ = 0;  // to the workers, and not back yet
   std::condition_variable idle_;
   std::atomic<int> lowest_class_;  // of what waits

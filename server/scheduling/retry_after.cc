@@ -20,6 +20,9 @@ absl::Status OrTryAgain(absl::Status status, bool repeatable) {
   return RetryAfter(std::move(status), kTryAgain);
 }
 
-absl::Status OutOfMemoryForNow() { return OrTryAgain(OutOfMemory()); }
+absl::Status OutOfMemoryForNow() {
+  static const auto& status = *new absl::Status(OrTryAgain(OutOfMemory()));
+  return status;
+}
 
 }  // namespace attention::server

@@ -31,10 +31,12 @@ std::vector<int64_t> SequenceOrder::Remove(int64_t request) {
   requests_.erase(found);
   for (const std::string& layer : layers) {
     const auto place = layers_.find(layer);
+    // Where memory ran out while it was added, it waits in some of them.
+    if (place == layers_.end()) continue;
     std::vector<Waiter>& queue = place->second;
-    const auto waiter = absl::c_find_if(
-        queue, [request](const Waiter& w) { return w.request == request; });
-    queue.erase(waiter);
+    std::erase_if(queue, [request](const Waiter& waiter) {
+      return waiter.request == request;
+    });
     GiveTurns(queue, begin);
     if (queue.empty()) layers_.erase(place);
   }

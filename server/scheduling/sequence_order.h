@@ -21,6 +21,7 @@ struct SequenceStep {
 class SequenceOrder {
  public:
   /// A request that came behind all others so far. True where it may begin.
+  /// Where it throws std::bad_alloc, Remove() is to follow.
   bool Add(int64_t request, SequenceStep step);
 
   /// A request has ended. Gives those that may begin now, in their order.

@@ -50,7 +50,7 @@ void SerialQueue::Add(Task task, Places places, Waiter waiter) {
       unwanted = TakeUnwanted();
       refusal = WithoutBadAlloc(check, OutOfMemoryForNow);
     }
-    if (draining_) refusal = Draining();
+    if (draining_) refusal = WithoutBadAlloc(Draining);
     if (refusal.ok()) {
       waiting_.splice(waiting_.end(), added);
       changed_.notify_all();
@@ -93,13 +93,14 @@ std::list<SerialQueue::Waiting> SerialQueue::TakeUnwanted() {
 
 void SerialQueue::StartDraining() {
   std::list<Waiting> refused;
+  const absl::Status draining = WithoutBadAlloc(Draining);
   {
     const std::lock_guard lock(mutex_);
     draining_ = true;
     refused.swap(waiting_);
     changed_.notify_all();
   }
-  for (const Waiting& one : refused) one.task(Draining());
+  for (const Waiting& one : refused) one.task(draining);
 }
 
 bool SerialQueue::WaitUntilIdle(

@@ -16,22 +16,12 @@ namespace {
 // are told so.
 absl::Status NoMemory(RequestFacts& facts) {
   facts.refusal = Refusal::kServerMemory;
-  return OrTryAgain(OutOfMemory(), facts.repeatable);
+  return facts.repeatable ? OutOfMemoryForNow() : OutOfMemory();
 }
 
 template <typename Function>
 auto OrOutOfMemory(RequestFacts& facts, Function function) {
   return WithoutBadAlloc(function, [&facts] { return NoMemory(facts); });
-}
-
-// For what nobody is refused for.
-template <typename Function>
-void IfMemoryAllows(Function function) {
-  const auto done = [&function] {
-    function();
-    return absl::OkStatus();
-  };
-  WithoutBadAlloc(done, absl::OkStatus).IgnoreError();  // or it is left out
 }
 
 }  // namespace
@@ -233,13 +223,13 @@ absl::StatusOr<ReplyBuffer> Task::Encode() {
 
 void Task::Finish(absl::StatusOr<ReplyBuffer> reply) {
   if (!reply.ok() && !facts_.kept.empty()) {
-    reply = Followed(reply.status(), facts_.kept);
+    IfMemoryAllows([&] { reply = Followed(reply.status(), facts_.kept); });
   }
   facts_.status = reply.status();
   if (reply.ok()) {
     facts_.reply_bytes = static_cast<int64_t>(reply->bytes().Length());
   }
-  IfMemoryAllows([this] { Observe(facts_, services_.metrics); });
+  Observe(facts_, services_.metrics);
 
   Outcome outcome;
   outcome.status = reply.status();

@@ -90,6 +90,7 @@ class Task final : public QueuedWork,
   /// the first reason: CANCELLED, DEADLINE_EXCEEDED or UNAVAILABLE. A request
   /// that is done by then is not affected.
   void Stop(StopReason reason);
+  bool is_stopped() const { return stop_.stop_requested(); }
 
   void RunQueued(Turn& turn) override;
 

@@ -3,7 +3,9 @@
 #include <memory>
 #include <utility>
 
+#include "server/base/out_of_memory.h"
 #include "server/request/attention_operation.h"
+#include "server/scheduling/retry_after.h"
 #include "server/services/answer.h"
 #include "server/services/caller_of_call.h"
 #include "server/services/request_stream.h"
@@ -64,17 +66,19 @@ AttentionService::AttendStream(grpc::CallbackServerContext* context) {
 grpc::ServerUnaryReactor* AttentionService::GetServerInfo(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
     grpc::ByteBuffer* response) {
-  const absl::StatusOr<CallerPtr> caller =
-      CallerOfCall(services_.callers, *context);
-  if (!caller.ok()) return Answer(context, caller.status());
-  const auto message = ReadStrictMessage<v1::GetServerInfoRequest>(*request);
-  if (!message.ok()) return Answer(context, message.status());
-  v1::GetServerInfoResponse info;
-  FillServerInfo(options_, engine_, info);
-  FillSequenceStore(resident_, ResidentStore::OwnerOf(caller->get()),
-                    *info.mutable_sequence_store());
-  WriteMessage(info, *response);
-  return Answer(context, absl::OkStatus());
+  const auto tell = [&] {
+    const auto caller = CallerOfCall(services_.callers, *context);
+    if (!caller.ok()) return caller.status();
+    const auto message = ReadStrictMessage<v1::GetServerInfoRequest>(*request);
+    if (!message.ok()) return message.status();
+    v1::GetServerInfoResponse info;
+    FillServerInfo(options_, engine_, info);
+    FillSequenceStore(resident_, ResidentStore::OwnerOf(caller->get()),
+                      *info.mutable_sequence_store());
+    WriteMessage(info, *response);
+    return absl::OkStatus();
+  };
+  return Answer(context, WithoutBadAlloc(tell, OutOfMemoryForNow));
 }
 
 }  // namespace attention::server

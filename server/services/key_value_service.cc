@@ -186,9 +186,13 @@ absl::Status KeyValueService::TruncateInTurn(Context& context,
       std::make_shared<WorkInTurn>(
           *std::move(ticket),
           [this, &context, &reactor, asked = std::move(asked)] {
-            absl::Status status = StillWanted(context);
-            if (status.ok()) status = TruncateFor(asked.owner, asked.message);
-            reactor.Finish(ToGrpcStatus(status));
+            const auto truncate = [&] {
+              absl::Status status = StillWanted(context);
+              if (status.ok()) status = TruncateFor(asked.owner, asked.message);
+              return status;
+            };
+            reactor.Finish(
+                ToGrpcStatus(WithoutBadAlloc(truncate, OutOfMemoryForNow)));
           }),
       {origin.path(), cost, origin.deadline});
 }
@@ -264,12 +268,8 @@ bool KeyValueService::IsChanging(const std::string& owner,
 absl::Status KeyValueService::TruncateFor(const std::string& owner,
                                           const v1::TruncateRequest& request) {
   if (!request.has_length()) return Required("length");
-  return WithoutBadAlloc(
-      [&] {
-        return store().Truncate(owner, request.name(), request.length(),
-                                store::Clock::now());
-      },
-      OutOfMemoryForNow);
+  return store().Truncate(owner, request.name(), request.length(),
+                          store::Clock::now());
 }
 
 absl::Status KeyValueService::ForkFor(const std::string& owner,

@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "server/base/out_of_memory.h"
+#include "server/scheduling/retry_after.h"
 #include "server/services/caller_of_call.h"
 #include "server/services/grpc_call.h"
 #include "server/wire/status_table.h"
@@ -21,7 +23,7 @@ constexpr int64_t kMostWaitingBytes = 64 << 10;
 RequestStream::RequestStream(const TaskServices& services, ActiveCalls& calls,
                              CallOrigin origin, StreamRules rules,
                              grpc::CallbackServerContext& context)
-    : Call(services, calls, std::move(origin)),
+    : Call(services, calls, rules.rpc, std::move(origin)),
       rules_(std::move(rules)),
       context_(context),
       call_(context.c_call()),
@@ -30,22 +32,28 @@ RequestStream::RequestStream(const TaskServices& services, ActiveCalls& calls,
 RequestStream::Reactor* RequestStream::Begin(
     const TaskServices& services, ActiveCalls& calls, StreamRules rules,
     grpc::CallbackServerContext& context) {
-  const auto turn_away = [&](const absl::Status& status) {
-    services.CountTurnedAway(rules.rpc, status);
-    return Refuse(status);
+  const Rpc rpc = rules.rpc;
+  std::shared_ptr<RequestStream> stream;
+  const auto join = [&] {
+    absl::StatusOr<CallerPtr> caller = CallerOfCall(services.callers, context);
+    if (!caller.ok()) return caller.status();
+    CallOrigin origin = OriginOf(context, *std::move(caller));
+    absl::Status room = calls.CheckRoom(origin.peer);
+    if (!room.ok()) return room;
+    stream = std::make_shared<RequestStream>(services, calls, std::move(origin),
+                                             std::move(rules), context);
+    stream->Join();
+    return absl::OkStatus();
   };
-  absl::StatusOr<CallerPtr> caller = CallerOfCall(services.callers, context);
-  if (!caller.ok()) return turn_away(caller.status());
-  CallOrigin origin = OriginOf(context, *std::move(caller));
-  absl::Status room = calls.CheckRoom(origin.peer);
-  if (!room.ok()) return turn_away(room);
-  auto stream = std::make_shared<RequestStream>(
-      services, calls, std::move(origin), std::move(rules), context);
-  stream->Join();
+  const absl::Status joined = WithoutBadAlloc(join, OutOfMemoryForNow);
+  if (!joined.ok()) {
+    services.CountTurnedAway(rpc, joined);
+    return Refuse(joined);
+  }
   // Those that changed before it was added.
   stream->OnCallersChanged();
   if (services.metrics != nullptr) {
-    services.metrics->NoteStream(stream->rules_.rpc);
+    services.metrics->NoteStream(rpc);
   }
   stream->Advance();
   return stream.get();
@@ -67,9 +75,7 @@ void RequestStream::Advance() {
     if (finished_) return;
     if (drops_replies()) {
       // What is being written stays until gRPC has given it back.
-      const size_t keep = writing_ ? 1 : 0;
-      in_flight_ -= static_cast<int64_t>(replies_.size() - keep);
-      replies_.resize(keep);
+      replies_.resize(writing_ ? 1 : 0);
     }
     if (!writing_ && !replies_.empty()) {
       writing_ = true;
@@ -77,14 +83,14 @@ void RequestStream::Advance() {
       StartWrite(&replies_.front().message.bytes());
     }
     const bool ending = half_closed_ || draining_ || broken_ || !failure_.ok();
-    if (!ending && !reading_ && in_flight_ < rules_.max_in_flight &&
+    if (!ending && !reading_ && in_flight() < rules_.max_in_flight &&
         waiting_bytes_ <= kMostWaitingBytes) {
       reading_ = true;
       StartRead(&incoming_);
     }
-    if (!ending || in_flight_ > 0) return;
+    if (!ending || in_flight() > 0) return;
     finished_ = true;
-    end = EndStatus();
+    end = ToGrpcStatus(WithoutBadAlloc([this] { return EndStatus(); }));
     watch_ = calls().WatchReply(call_, origin().peer);
     if (!caller_known_) watch_.Hurry();
   }
@@ -94,16 +100,18 @@ void RequestStream::Advance() {
   // Without the lock: once it is called, gRPC may be done with the stream at
   // any time. No other thread calls it, and none begins a read or write any
   // more.
-  Finish(end);
+  Finish(std::move(end));
 }
 
-grpc::Status RequestStream::EndStatus() const {
-  if (broken_) {
-    return {grpc::StatusCode::CANCELLED, "the stream was cancelled"};
-  }
-  if (!failure_.ok()) return ToGrpcStatus(failure_);
-  if (half_closed_) return grpc::Status::OK;
-  return {grpc::StatusCode::UNAVAILABLE, "the server is draining"};
+absl::Status RequestStream::EndStatus() const {
+  if (broken_) return absl::CancelledError("the stream was cancelled");
+  if (half_closed_ || !failure_.ok()) return failure_;
+  return absl::UnavailableError("the server is draining");
+}
+
+int64_t RequestStream::in_flight() const {
+  return under_way_ + static_cast<int64_t>(waiting_.size() + ready_.size() +
+                                           early_.size() + replies_.size());
 }
 
 void RequestStream::OnReadDone(bool ok) {
@@ -115,49 +123,64 @@ void RequestStream::OnReadDone(bool ok) {
     if (!ok) half_closed_ = true;
     start = ok && !broken_ && !finished_ && failure_.ok();
     if (start) {
-      ++in_flight_;
+      ++under_way_;
       number = next_request_++;
     } else {
       reading_ = false;
     }
     message.Swap(&incoming_);
   }
-  if (start) {
-    SequenceStep step;
-    if (rules_.step_of) step = rules_.step_of(message);
-    Arrive({number, TakeSlices(message)}, std::move(step));
-  }
+  if (start) Arrive(number, message);
   Advance();
 }
 
-void RequestStream::Arrive(Arrived arrived, SequenceStep step) {
-  {
+void RequestStream::Arrive(int64_t number, grpc::ByteBuffer& message) {
+  const auto take_in = [&] {
+    SequenceStep step;
+    if (rules_.step_of) step = rules_.step_of(message);
+    Arrived arrived{number, TakeSlices(message)};
     const std::lock_guard lock(mutex_);
-    if (step.layers.empty() || order_.Add(arrived.number, std::move(step))) {
-      ready_.push_back(std::move(arrived));
-    } else {
-      waiting_bytes_ += arrived.message.bytes();
-      waiting_.emplace(arrived.number, std::move(arrived.message));
-    }
+    Place(std::move(arrived), std::move(step));
+    --under_way_;
+    return absl::OkStatus();
+  };
+  const absl::Status taken = WithoutBadAlloc(take_in, OutOfMemoryForNow);
+  {
     // Not before: another thread would read the next one, and might be first.
+    const std::lock_guard lock(mutex_);
     reading_ = false;
   }
+  if (!taken.ok()) RefuseAtStart(number, taken);
   StartAll();
 }
 
-void RequestStream::LetGo(int64_t number) {
-  {
-    const std::lock_guard lock(mutex_);
-    for (const int64_t next : order_.Remove(number)) {
-      const auto waiting = waiting_.find(next);
-      // Where it is none, it has begun before.
-      if (waiting == waiting_.end()) continue;
-      waiting_bytes_ -= waiting->second.bytes();
-      ready_.push_back({next, std::move(waiting->second)});
-      waiting_.erase(waiting);
-    }
+void RequestStream::Place(Arrived arrived, SequenceStep step) {
+  if (step.layers.empty() || order_.Add(arrived.number, std::move(step))) {
+    ready_.push_back(std::move(arrived));
+  } else {
+    waiting_bytes_ += arrived.message.bytes();
+    waiting_.emplace(arrived.number, std::move(arrived.message));
   }
-  StartAll();
+}
+
+void RequestStream::LetGo(int64_t number) {
+  for (const int64_t next : order_.Remove(number)) {
+    const auto waiting = waiting_.find(next);
+    // Where it is none, it has begun before.
+    if (waiting == waiting_.end()) continue;
+    waiting_bytes_ -= waiting->second.bytes();
+    ready_.push_back({next, std::move(waiting->second)});
+    waiting_.erase(waiting);
+  }
+}
+
+void RequestStream::GiveUp(const absl::Status& why) {
+  if (failure_.ok()) failure_ = why;
+  order_ = SequenceOrder();
+  waiting_.clear();
+  waiting_bytes_ = 0;
+  ready_.clear();
+  early_.clear();
 }
 
 // One after the other: a request may end within its start, and let others go.
@@ -168,6 +191,7 @@ void RequestStream::StartAll() {
   while (!ready_.empty()) {
     Arrived next = std::move(ready_.front());
     ready_.pop_front();
+    ++under_way_;
     lock.unlock();
     StartRequest(std::move(next));
     lock.lock();
@@ -181,45 +205,51 @@ void RequestStream::StartRequest(Arrived arrived) {
     const std::lock_guard lock(mutex_);
     origin = today_;
   }
-  auto operation = rules_.new_operation(origin->caller.get());
-  Start(std::move(origin), std::move(operation), std::move(arrived.message),
-        arrived.number);
+  const auto arrive = [&] {
+    return RequestArrival{rules_.new_operation(origin->caller.get()),
+                          std::move(arrived.message), origin};
+  };
+  Start(arrive, arrived.number);
 }
 
 void RequestStream::Emit(int64_t number, Task::Outcome outcome) {
   Reply reply{std::move(outcome.reply), std::move(outcome.ticket),
               outcome.status};
-  if (!reply.status.ok()) {
-    reply.message = rules_.encode_error(outcome.id, reply.status);
-  }
-  bool fails = false;  // the stream, with this reply
+  const auto note = [&] {
+    if (!reply.status.ok()) {
+      reply.message = rules_.encode_error(outcome.id, reply.status);
+    }
+    const std::lock_guard lock(mutex_);
+    NoteReply(number, std::move(reply));
+    if (rules_.step_of) LetGo(number);
+    return absl::OkStatus();
+  };
+  const absl::Status noted = WithoutBadAlloc(note);
+  bool failed = false;  // the stream, with this reply or before it
   {
     const std::lock_guard lock(mutex_);
-    fails = failure_.ok();
-    if (!rules_.in_order) {
-      Queue(std::move(reply));
-    } else {
-      early_.emplace(number, std::move(reply));
-      while (!early_.empty() && early_.begin()->first == next_reply_) {
-        Queue(std::move(early_.begin()->second));
-        early_.erase(early_.begin());
-        ++next_reply_;
-      }
-    }
-    fails = fails && !failure_.ok();
+    --under_way_;
+    if (!noted.ok()) GiveUp(noted);
+    failed = !failure_.ok();
   }
-  if (fails) Stop(StopReason::kCancelled);
-  if (rules_.step_of) LetGo(number);
+  if (failed) Stop(StopReason::kCancelled);
+  StartAll();
   Advance();
+}
+
+void RequestStream::NoteReply(int64_t number, Reply reply) {
+  if (!rules_.in_order) return Queue(std::move(reply));
+  early_.emplace(number, std::move(reply));
+  while (!early_.empty() && early_.begin()->first == next_reply_) {
+    Queue(std::move(early_.begin()->second));
+    early_.erase(early_.begin());
+    ++next_reply_;
+  }
 }
 
 void RequestStream::Queue(Reply reply) {
   if (rules_.ends_with_error && failure_.ok()) failure_ = reply.status;
-  if (failure_.ok()) {
-    replies_.push_back(std::move(reply));
-  } else {
-    --in_flight_;
-  }
+  if (failure_.ok()) replies_.push_back(std::move(reply));
 }
 
 void RequestStream::OnWriteDone(bool ok) {
@@ -228,7 +258,6 @@ void RequestStream::OnWriteDone(bool ok) {
     writing_ = false;
     watch_ = ReplyWatch::Watch();
     replies_.pop_front();
-    --in_flight_;
     if (!ok) broken_ = true;
   }
   if (!ok) Stop(origin().WhyCancelled());
@@ -257,16 +286,19 @@ void RequestStream::OnCallersChanged() {
   {
     const std::lock_guard lock(mutex_);
     if (finished_ || broken_ || !caller_known_) return;
-    absl::StatusOr<CallerPtr> caller =
-        CallerOfCall(services().callers, context_);
-    if (caller.ok()) {
+    const auto ask = [this] {
+      absl::StatusOr<CallerPtr> caller =
+          CallerOfCall(services().callers, context_);
+      if (!caller.ok()) return caller.status();
       CallOrigin today = origin();
       today.caller = *std::move(caller);
       today_ = std::make_shared<const CallOrigin>(std::move(today));
-      return;
-    }
+      return absl::OkStatus();
+    };
+    absl::Status known = WithoutBadAlloc(ask, OutOfMemoryForNow);
+    if (known.ok()) return;
     caller_known_ = false;
-    failure_ = caller.status();
+    failure_ = std::move(known);
     // What is being written is waited for, but not for as long as others.
     watch_.Hurry();
   }

@@ -42,9 +42,10 @@ struct StreamRules {
 /// A request is in flight from when it was read until its reply was written; at
 /// the bound, reading pauses. The stream ends when the client has half-closed
 /// (OK), the server drains (UNAVAILABLE), a request failed where the rules say
-/// so, its caller is not known any more (UNAUTHENTICATED) or the call broke
+/// so, its caller is not known any more (UNAUTHENTICATED), there is no memory
+/// to note what came of its requests (RESOURCE_EXHAUSTED) or the call broke
 /// (CANCELLED), and in each case once nothing is in flight any more; of the
-/// last two nothing more is computed, and where nobody is known any more, a
+/// last three nothing more is computed, and where nobody is known any more, a
 /// reply that is not taken within a second breaks the call.
 ///
 /// Lifetime: gRPC calls OnDone after Finish() and after the last of its
@@ -90,17 +91,25 @@ class RequestStream final
   };
 
   // Starts what may begin, or has it wait for requests before it.
-  void Arrive(Arrived arrived, SequenceStep step);
-  // What waited for a request that has ended.
-  void LetGo(int64_t number);
+  void Arrive(int64_t number, grpc::ByteBuffer& message);
   void StartAll();
   void StartRequest(Arrived arrived);
   void Emit(int64_t number, Task::Outcome outcome) override;
-  void Queue(Reply reply);  // mutex_ is held
+
+  // mutex_ is held for all of these.
+  void Place(Arrived arrived, SequenceStep step);
+  void NoteReply(int64_t number, Reply reply);
+  void Queue(Reply reply);
+  // What waited for a request that has ended.
+  void LetGo(int64_t number);
+  // Ends the stream where one of the three above had no memory: what has not
+  // begun does not.
+  void GiveUp(const absl::Status& why);
+  int64_t in_flight() const;
   bool drops_replies() const { return broken_ || !caller_known_; }
   /// Begins whatever may begin now. Never called with mutex_ held.
   void Advance();
-  grpc::Status EndStatus() const;  // mutex_ is held
+  absl::Status EndStatus() const;  // mutex_ is held
 
   const StreamRules rules_;
   grpc::CallbackServerContext& context_;  // valid until Finish()
@@ -124,7 +133,7 @@ class RequestStream final
   std::deque<Reply> replies_;       // the first is gRPC's while writing_
   bool writing_ = false;
   ReplyWatch::Watch watch_;  // while writing_, and from Finish() to OnDone()
-  int64_t in_flight_ = 0;    // those that run, early_ and replies_
+  int64_t under_way_ = 0;    // those that were read, and are in no list
   absl::Status failure_;     // what ends the stream, where the rules say so
   bool draining_ = false;
   bool broken_ = false;  // cancelled, or a write failed: nothing more goes out

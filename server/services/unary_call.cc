@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "server/base/out_of_memory.h"
+#include "server/scheduling/retry_after.h"
 #include "server/services/answer.h"
 #include "server/services/caller_of_call.h"
 #include "server/services/grpc_call.h"
@@ -20,10 +22,10 @@ constexpr size_t kMostReplyBytesAtOnce = 8 << 10;
 
 }  // namespace
 
-UnaryCall::UnaryCall(const TaskServices& services, ActiveCalls& calls,
+UnaryCall::UnaryCall(const TaskServices& services, ActiveCalls& calls, Rpc rpc,
                      CallOrigin origin, grpc::CallbackServerContext& context,
                      grpc::ByteBuffer& response)
-    : Call(services, calls, std::move(origin)),
+    : Call(services, calls, rpc, std::move(origin)),
       context_(context),
       response_(response) {}
 
@@ -33,25 +35,32 @@ grpc::ServerUnaryReactor* UnaryCall::Begin(const TaskServices& services,
                                            grpc::CallbackServerContext* context,
                                            const grpc::ByteBuffer* request,
                                            grpc::ByteBuffer* response) {
-  absl::StatusOr<CallerPtr> caller = CallerOfCall(services.callers, *context);
-  if (!caller.ok()) {
-    services.CountTurnedAway(rpc, caller.status());
-    return Answer(context, caller.status());
+  std::shared_ptr<UnaryCall> call;
+  const auto join = [&] {
+    absl::StatusOr<CallerPtr> caller = CallerOfCall(services.callers, *context);
+    if (!caller.ok()) return caller.status();
+    call = std::make_shared<UnaryCall>(services, calls, rpc,
+                                       OriginOf(*context, *std::move(caller)),
+                                       *context, *response);
+    call->Join();
+    return absl::OkStatus();
+  };
+  const absl::Status joined = WithoutBadAlloc(join, OutOfMemoryForNow);
+  if (!joined.ok()) {
+    services.CountTurnedAway(rpc, joined);
+    return Answer(context, joined);
   }
   // gRPC keeps the request until the call is done. The buffer is this call's
   // own and not constant, so its memory can go as soon as it has been read.
   auto& message = const_cast<grpc::ByteBuffer&>(*request);
   // An empty message is one too; none at all is what gRPC gives where the
   // caller reset the call while its message was on its way.
-  const bool arrived = message.Valid();
-  auto operation = new_operation(caller->get());
-  auto call = std::make_shared<UnaryCall>(
-      services, calls, OriginOf(*context, *std::move(caller)), *context,
-      *response);
-  call->Join();
-  if (!arrived) call->OnCancel();
+  if (!message.Valid()) call->OnCancel();
   // gRPC may be done with the call while Emit() returns: this keeps it.
-  call->Start(std::move(operation), TakeSlices(message));
+  call->Start([&] {
+    return RequestArrival{new_operation(call->origin().caller.get()),
+                          TakeSlices(message), call->origin_ptr()};
+  });
   const bool replied =
       call->progress_.exchange(Progress::kBegun) == Progress::kReplied;
   return replied ? call->ReplyAtOnce() : call.get();
@@ -75,14 +84,14 @@ grpc::ServerUnaryReactor* UnaryCall::ReplyAtOnce() {
   // more than the whole of a small call; its own reactor needs none. The limits
   // are then given back before the reply is out, which is why it must be small.
   grpc::ServerUnaryReactor* reactor = context_.DefaultReactor();
-  reactor->Finish(status_);
+  reactor->Finish(std::move(status_));
   OnDone();
   return reactor;
 }
 
 void UnaryCall::FinishWatched() {
   watch_ = calls().WatchReply(context_.c_call(), origin().peer);
-  Finish(status_);
+  Finish(std::move(status_));
 }
 
 void UnaryCall::OnDone() {

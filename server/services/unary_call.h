@@ -31,8 +31,9 @@ class UnaryCall final : public grpc::ServerUnaryReactor, public Call {
                                          const grpc::ByteBuffer* request,
                                          grpc::ByteBuffer* response);
 
-  UnaryCall(const TaskServices& services, ActiveCalls& calls, CallOrigin origin,
-            grpc::CallbackServerContext& context, grpc::ByteBuffer& response);
+  UnaryCall(const TaskServices& services, ActiveCalls& calls, Rpc rpc,
+            CallOrigin origin, grpc::CallbackServerContext& context,
+            grpc::ByteBuffer& response);
 
   // The caller went away, or its deadline passed.
   void OnCancel() override { Abandon(); }

@@ -9,6 +9,8 @@
 #include "absl/strings/str_cat.h"
 #include "attention/v1/attention.grpc.pb.h"
 #include "server/base/out_of_memory.h"
+#include "server/scheduling/retry_after.h"
+#include "server/services/grpc_call.h"
 #include "server/shards/peer_status.h"
 #include "server/telemetry/trace_context.h"
 #include "server/wire/status_table.h"
@@ -38,7 +40,7 @@ ShardCall::ShardCall(const TaskServices& services, ActiveCalls& calls,
                      Origin origin, Peers& peers,
                      grpc::CallbackServerContext& context,
                      grpc::ByteBuffer& response)
-    : Call(services, calls, std::move(origin.call)),
+    : Call(services, calls, Rpc::kOther, std::move(origin.call)),
       authorization_(std::move(origin.authorization)),
       peers_(peers),
       context_(context),
@@ -50,39 +52,54 @@ ShardCall::ShardCall(const TaskServices& services, ActiveCalls& calls,
   if (this->origin().caller != nullptr) {
     facts_.caller = this->origin().caller->name;
   }
-  if (services.metrics != nullptr) services.metrics->NoteArrival(facts_.rpc);
 }
 
-void ShardCall::Go(ReceivedMessage message, const NewWire& new_wire,
+void ShardCall::Go(grpc::ByteBuffer& message, const NewWire& new_wire,
                    const NewPart& new_part) {
-  facts_.request_bytes = message.bytes();
-  absl::StatusOr<ShardRequest> request = ReadShardRequest(message);
-  absl::Status status = request.status();
-  if (status.ok()) {
-    request_ = *std::move(request);
-    status = CheckOthers();
+  if (services().metrics != nullptr) {
+    services().metrics->NoteArrival(facts_.rpc);
   }
+  const absl::Status status =
+      WithoutBadAlloc([&] { return Read(TakeSlices(message)); },
+                      [this] {
+                        facts_.refusal = Refusal::kServerMemory;
+                        return OutOfMemoryForNow();
+                      });
   if (!status.ok()) {
     facts_.refused = true;
     return End(status);
   }
   const size_t parts = request_.parts.size();
-  const size_t others = request_.others.size();
-  pending_ = parts;
-  answers_.resize(parts + others);
   for (size_t i = 0; i < parts; ++i) {
-    answers_[i].whose = absl::StrCat("parts[", i, "]");
-    PartRules rules{&answers_[i]};
-    std::shared_ptr<AttendWire> wire = new_wire();
-    if (i == 0) {
-      wire_ = wire;
-      rules.other_answers = static_cast<int64_t>(others);
-      // The call lives until the part has been emitted.
-      rules.on_admitted = [this] { AskOthers(); };
-    }
-    Start(origin_ptr(), new_part(std::move(wire), std::move(rules)),
-          PartMessage(request_, i), static_cast<int64_t>(i));
+    const auto arrive = [&] {
+      PartRules rules{&answers_[i]};
+      std::shared_ptr<AttendWire> wire = new_wire();
+      if (i == 0) {
+        wire_ = wire;
+        rules.other_answers = static_cast<int64_t>(request_.others.size());
+        // The call lives until the part has been emitted.
+        rules.on_admitted = [this] { AskOthers(); };
+      }
+      return RequestArrival{new_part(std::move(wire), std::move(rules)),
+                            PartMessage(request_, i), origin_ptr()};
+    };
+    Start(arrive, static_cast<int64_t>(i));
   }
+}
+
+absl::Status ShardCall::Read(ReceivedMessage message) {
+  facts_.request_bytes = message.bytes();
+  absl::StatusOr<ShardRequest> request = ReadShardRequest(message);
+  if (!request.ok()) return request.status();
+  request_ = *std::move(request);
+  if (absl::Status may = CheckOthers(); !may.ok()) return may;
+  pending_ = request_.parts.size();
+  answers_.resize(pending_ + request_.others.size());
+  for (size_t i = 0; i < pending_; ++i) {
+    answers_[i].whose = absl::StrCat("parts[", i, "]");
+  }
+  tickets_.reserve(pending_);
+  return absl::OkStatus();
 }
 
 absl::Status ShardCall::CheckOthers() const {
@@ -248,7 +265,9 @@ absl::Status ShardCall::Reply(HoldBytes hold) {
 void ShardCall::End(const absl::Status& status) {
   const std::chrono::nanoseconds took =
       std::chrono::steady_clock::now() - begin_;
-  if (wire_ != nullptr) facts_.id = wire_->id();
+  IfMemoryAllows([this] {
+    if (wire_ != nullptr) facts_.id = wire_->id();
+  });
   // Of the call: with the time in which it waited for others.
   facts_.queue_time = std::min(facts_.queue_time, took);
   facts_.compute_time = took - facts_.queue_time;
@@ -262,15 +281,19 @@ void ShardCall::End(const absl::Status& status) {
 }
 
 void ShardCall::OnCancel() {
-  Fail(origin().WhyCancelled() == StopReason::kDeadline
-           ? absl::DeadlineExceededError("the caller's deadline passed")
-           : absl::CancelledError("the caller cancelled the request"));
+  Fail(WithoutBadAlloc([this] {
+    return origin().WhyCancelled() == StopReason::kDeadline
+               ? absl::DeadlineExceededError("the caller's deadline passed")
+               : absl::CancelledError("the caller cancelled the request");
+  }));
   Abandon();
 }
 
 void ShardCall::OnDrainEnd() {
-  Fail(absl::UnavailableError(
-      "the server is draining and its drain time is over"));
+  Fail(WithoutBadAlloc([] {
+    return absl::UnavailableError(
+        "the server is draining and its drain time is over");
+  }));
 }
 
 void ShardCall::OnDone() {

@@ -51,8 +51,9 @@ class ShardCall final : public grpc::ServerUnaryReactor,
             Peers& peers, grpc::CallbackServerContext& context,
             grpc::ByteBuffer& response);
 
-  /// Once, after Joined(). `new_part` makes operations of the call's caller.
-  void Go(ReceivedMessage message, const NewWire& new_wire,
+  /// Once, after Joined(). `message` is emptied; `new_part` makes operations of
+  /// the call's caller.
+  void Go(grpc::ByteBuffer& message, const NewWire& new_wire,
           const NewPart& new_part);
   void Joined() { Join(); }
 
@@ -71,6 +72,8 @@ class ShardCall final : public grpc::ServerUnaryReactor,
     grpc::ByteBuffer request;
   };
 
+  // Makes room for all that its parts and others tell.
+  absl::Status Read(ReceivedMessage message);
   absl::Status CheckOthers() const;
   void Emit(int64_t number, Task::Outcome outcome) override;
   // From the parts' operations.

@@ -4,7 +4,9 @@
 #include <string>
 #include <utility>
 
+#include "server/base/out_of_memory.h"
 #include "server/request/request_limits.h"
+#include "server/scheduling/retry_after.h"
 #include "server/services/answer.h"
 #include "server/services/caller_of_call.h"
 #include "server/services/grpc_call.h"
@@ -25,26 +27,33 @@ std::string AuthorizationOf(const grpc::CallbackServerContext& context) {
 grpc::ServerUnaryReactor* ShardService::Attend(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
     grpc::ByteBuffer* response) {
-  absl::StatusOr<CallerPtr> caller = CallerOfCall(services_.callers, *context);
-  if (!caller.ok()) {
-    services_.CountTurnedAway(Rpc::kAttendShards, caller.status());
-    return Answer(context, caller.status());
+  std::shared_ptr<ShardCall> call;
+  const Caller* raw_caller = nullptr;
+  const auto join = [&] {
+    absl::StatusOr<CallerPtr> caller =
+        CallerOfCall(services_.callers, *context);
+    if (!caller.ok()) return caller.status();
+    raw_caller = caller->get();
+    std::string authorization = AuthorizationOf(*context);
+    call = std::make_shared<ShardCall>(
+        services_, parts_.calls,
+        ShardCall::Origin{OriginOf(*context, *std::move(caller)),
+                          std::move(authorization)},
+        parts_.peers, *context, *response);
+    call->Joined();
+    return absl::OkStatus();
+  };
+  const absl::Status joined = WithoutBadAlloc(join, OutOfMemoryForNow);
+  if (!joined.ok()) {
+    services_.CountTurnedAway(Rpc::kAttendShards, joined);
+    return Answer(context, joined);
   }
   // As UnaryCall::Begin() has it: the buffer is this call's own, and no message
   // at all means that the caller has reset the call.
   auto& message = const_cast<grpc::ByteBuffer&>(*request);
-  const bool arrived = message.Valid();
-  const Caller* const raw_caller = caller->get();
-  std::string authorization = AuthorizationOf(*context);
-  auto call = std::make_shared<ShardCall>(
-      services_, parts_.calls,
-      ShardCall::Origin{OriginOf(*context, *std::move(caller)),
-                        std::move(authorization)},
-      parts_.peers, *context, *response);
-  call->Joined();
-  if (!arrived) call->OnCancel();
+  if (!message.Valid()) call->OnCancel();
   call->Go(
-      TakeSlices(message),
+      message,
       [this] {
         return std::make_shared<AttendWire>(/*on_stream=*/false, parts_.models);
       },

@@ -8,6 +8,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "server/base/out_of_memory.h"
 #include "server/base/utf8.h"
 #include "server/telemetry/log_event.h"
 #include "server/telemetry/log_limit.h"
@@ -160,9 +161,11 @@ void Log(const RequestFacts& facts) {
 bool WantsDetails() { return spdlog::should_log(spdlog::level::debug); }
 
 void Observe(const RequestFacts& facts, RequestMetrics* metrics) {
-  Log(facts);
+  IfMemoryAllows([&] { Log(facts); });
   if (facts.model != nullptr) facts.model->Count(facts);
-  if (metrics != nullptr) metrics->Count(facts);
+  IfMemoryAllows([&] {
+    if (metrics != nullptr) metrics->Count(facts);
+  });
 }
 
 void TellOfRefusalsLeftOut() { TellOfRefusals(FailuresToTell().TakeUntold()); }

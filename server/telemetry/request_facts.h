@@ -74,7 +74,8 @@ struct RequestFacts {
 bool WantsDetails();
 
 /// The one place where every request ends: logs it, has its model count it,
-/// and the server's metrics unless they are null.
+/// and the server's metrics unless they are null. For want of memory either is
+/// left out.
 /// A request that was refused or failed is a warning, unless its caller
 /// cancelled it, or there are more than 10 a second after a burst of 50: those
 /// are debug lines, and a warning says how many there were.

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/base/out_of_memory.h"
 
 namespace attention::server {
 namespace {
@@ -69,13 +70,15 @@ void ReplyWatch::Hurry(std::list<Entry>::iterator entry) {
   changed_.notify_all();
 }
 
-ReplyWatch::Watch ReplyWatch::Begin(grpc_call* call, std::string peer) {
-  grpc_call_ref(call);
+ReplyWatch::Watch ReplyWatch::Begin(grpc_call* call, const std::string& peer) {
   Watch watch;
-  watch.owner_ = this;
-  const std::lock_guard lock(mutex_);
-  watch.entry_ = waiting_.insert(
-      waiting_.end(), {call, std::move(peer), Clock::now() + timeout_});
+  IfMemoryAllows([&] {
+    const std::lock_guard lock(mutex_);
+    watch.entry_ =
+        waiting_.insert(waiting_.end(), {call, peer, Clock::now() + timeout_});
+    watch.owner_ = this;
+    grpc_call_ref(call);
+  });
   return watch;
 }
 

@@ -56,7 +56,8 @@ class ReplyWatch {
 
   /// From now on the reply of `call` is on its way. `peer` is what
   /// grpc::ServerContext::peer() says, which a cancelled call has forgotten.
-  Watch Begin(grpc_call* call, std::string peer);
+  /// Nobody watches it where there is no memory for that.
+  Watch Begin(grpc_call* call, const std::string& peer);
 
  private:
   struct Entry {

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "proto/status_details.h"
+#include "server/base/out_of_memory.h"
 #include "server/base/utf8.h"
 
 namespace attention::server {
@@ -58,9 +59,13 @@ grpc::StatusCode Lookup(absl::StatusCode code) {
 grpc::Status ToGrpcStatus(const absl::Status& status) {
   if (status.ok()) return grpc::Status::OK;
   const grpc::StatusCode code = Lookup(status.code());
-  const std::string message =
-      TruncateUtf8(ToUtf8(status.message()), kMostStatusMessageBytes);
-  return {code, message, StatusDetails(status, code, message)};
+  const auto with_message = [&]() -> grpc::Status {
+    const std::string message =
+        TruncateUtf8(ToUtf8(status.message()), kMostStatusMessageBytes);
+    return {code, message, StatusDetails(status, code, message)};
+  };
+  return WithoutBadAlloc(with_message,
+                         [code] { return grpc::Status(code, ""); });
 }
 
 }  // namespace attention::server

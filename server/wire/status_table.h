@@ -13,7 +13,8 @@ inline constexpr size_t kMostStatusMessageBytes = 1024;
 
 /// The one place where a status of ours becomes one of gRPC: the same code, the
 /// message as UTF-8, cut to kMostStatusMessageBytes, the payloads as its
-/// details.
+/// details. The code alone where there is no memory for them: nothing is
+/// thrown.
 grpc::Status ToGrpcStatus(const absl::Status& status);
 
 }  // namespace attention::server

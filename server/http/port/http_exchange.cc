@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "server/base/out_of_memory.h"
+
 namespace attention::server {
 
 void HttpExchange::Reply(HttpReply reply) {
@@ -12,7 +14,9 @@ void HttpExchange::Reply(HttpReply reply) {
     deliver = std::exchange(deliver_, nullptr);
     forgotten = std::exchange(on_gone_, nullptr);
   }
-  if (deliver != nullptr) deliver(std::move(reply));
+  IfMemoryAllows([&] {
+    if (deliver != nullptr) deliver(std::move(reply));
+  });
 }
 
 void HttpExchange::OnGone(std::function<void()> gone) {

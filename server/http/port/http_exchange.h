@@ -19,7 +19,8 @@ class HttpExchange {
   /// Of whoever answers it, who may take its body.
   HttpRequest& request() { return request_; }
 
-  /// The first one counts.
+  /// The first one counts. Throws nothing: where there is no memory to deliver
+  /// it, nobody replies.
   void Reply(HttpReply reply);
 
   /// `gone` is called once where the caller goes away before the reply; at once

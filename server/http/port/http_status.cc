@@ -6,6 +6,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "server/base/json.h"
+#include "server/base/out_of_memory.h"
 #include "server/base/utf8.h"
 #include "server/scheduling/retry_after.h"
 #include "server/wire/status_table.h"
@@ -18,7 +19,9 @@ constexpr char kOwnStatus[] = "attention/http-status";
 }  // namespace
 
 HttpReply HttpError(int status, const std::string& message) {
-  return {.status = status, .body = JsonLine(Json{{"error", message}}) + "\n"};
+  // No object of JSON, whose end takes memory.
+  return {.status = status,
+          .body = absl::StrCat(R"({"error":)", JsonLine(Json(message)), "}\n")};
 }
 
 absl::Status WithHttpStatus(absl::Status status, int http_status) {
@@ -64,17 +67,23 @@ int HttpStatusOf(const absl::Status& status) {
 }
 
 HttpReply ErrorReply(const absl::Status& status) {
-  HttpReply reply =
-      HttpError(HttpStatusOf(status),
-                TruncateUtf8(status.message(), kMostStatusMessageBytes));
-  if (const auto time = RetryTimeOf(status)) {
-    const auto seconds = std::chrono::ceil<std::chrono::seconds>(*time).count();
-    reply.headers.emplace_back("Retry-After", absl::StrCat(seconds));
-  }
-  if (absl::IsUnauthenticated(status)) {
-    reply.headers.emplace_back("WWW-Authenticate", "Bearer");
-  }
-  return reply;
+  const auto with_message = [&] {
+    HttpReply reply =
+        HttpError(HttpStatusOf(status),
+                  TruncateUtf8(status.message(), kMostStatusMessageBytes));
+    if (const auto time = RetryTimeOf(status)) {
+      const auto seconds =
+          std::chrono::ceil<std::chrono::seconds>(*time).count();
+      reply.headers.emplace_back("Retry-After", absl::StrCat(seconds));
+    }
+    if (absl::IsUnauthenticated(status)) {
+      reply.headers.emplace_back("WWW-Authenticate", "Bearer");
+    }
+    return reply;
+  };
+  return WithoutBadAlloc(with_message, [] {
+    return HttpReply{.status = 429, .content_type = ""};
+  });
 }
 
 }  // namespace attention::server

@@ -15,7 +15,8 @@ absl::Status WithHttpStatus(absl::Status status, int http_status);
 
 /// What a call that failed is answered with: `{"error": message}`, the message
 /// cut as for gRPC; Retry-After in whole seconds where there is a time after
-/// which to try again. `status` is not OK.
+/// which to try again. 429 alone where there is no memory for that: nothing is
+/// thrown. `status` is not OK.
 HttpReply ErrorReply(const absl::Status& status);
 
 }  // namespace attention::server

@@ -6,6 +6,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "server/base/out_of_memory.h"
 #include "server/http/port/http_status.h"
 
 namespace attention::server {
@@ -32,7 +33,7 @@ HttpInferCall::HttpInferCall(const TaskServices& services, ActiveCalls& calls,
                              std::shared_ptr<HttpExchange> exchange,
                              std::shared_ptr<const JsonInferReply> reply,
                              std::shared_ptr<boost::asio::thread_pool> clock)
-    : Call(services, calls, std::move(origin)),
+    : Call(services, calls, Rpc::kModelInfer, std::move(origin)),
       exchange_(std::move(exchange)),
       reply_(std::move(reply)),
       clock_(std::move(clock)),
@@ -54,11 +55,14 @@ void HttpInferCall::Begin(const TaskServices& services, ActiveCalls& calls,
     const auto self = weak.lock();
     if (self != nullptr) self->Stop(StopReason::kCancelled);
   });
-  std::vector<grpc::Slice> body;
-  CountedBytes& received = call->exchange_->request().body;
-  if (received.size() > 0) body.push_back(std::move(received).ToSlice());
   std::move(leave).Cancel();
-  call->Start(std::move(operation), std::move(body));
+  call->Start([&] {
+    std::vector<grpc::Slice> body;
+    CountedBytes& received = call->exchange_->request().body;
+    if (received.size() > 0) body.push_back(std::move(received).ToSlice());
+    return RequestArrival{std::move(operation), std::move(body),
+                          call->origin_ptr()};
+  });
 }
 
 void HttpInferCall::StopAtDeadline() {
@@ -72,6 +76,16 @@ void HttpInferCall::StopAtDeadline() {
 
 void HttpInferCall::Emit(int64_t /*number*/, Task::Outcome outcome) {
   timer_.cancel();
+  const absl::Status replied = WithoutBadAlloc([&] {
+    exchange_->Reply(ReplyTo(std::move(outcome)));
+    return absl::OkStatus();
+  });
+  if (replied.ok()) return;
+  exchange_->Reply(ErrorReply(replied));
+  Leave();
+}
+
+HttpReply HttpInferCall::ReplyTo(Task::Outcome outcome) {
   HttpReply reply;
   if (!outcome.status.ok()) {
     reply = ErrorReply(outcome.status);
@@ -85,7 +99,7 @@ void HttpInferCall::Emit(int64_t /*number*/, Task::Outcome outcome) {
   }
   reply.held =
       std::make_shared<Held>(shared_from_this(), std::move(outcome.ticket));
-  exchange_->Reply(std::move(reply));
+  return reply;
 }
 
 }  // namespace attention::server

@@ -36,6 +36,7 @@ class HttpInferCall final : public Call {
 
   void StopAtDeadline();
   void Emit(int64_t number, Task::Outcome outcome) override;
+  HttpReply ReplyTo(Task::Outcome outcome);
 
   const std::shared_ptr<HttpExchange> exchange_;
   const std::shared_ptr<const JsonInferReply> reply_;

@@ -71,7 +71,7 @@ std::shared_ptr<boost::asio::steady_timer> ReplyAt(
   auto timer = std::make_shared<boost::asio::steady_timer>(
       threads, deadline - system_clock::now());
   timer->async_wait([exchange](const boost::system::error_code& error) {
-    if (!error) exchange->Reply(ErrorReply(DeadlinePassed()));
+    if (!error) exchange->Reply(ErrorReply(WithoutBadAlloc(DeadlinePassed)));
   });
   return timer;
 }

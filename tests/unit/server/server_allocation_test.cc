@@ -1,18 +1,14 @@
-// Memory that runs out while a request begins: of the allocations that its
-// thread makes there, the first fails, then the second, until none is left.
+// Memory that runs out while a request begins or ends.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
+#include <array>
 #include <boost/asio/thread_pool.hpp>
 #include <chrono>
 #include <cstdint>
-#include <cstdlib>
-#include <functional>
 #include <future>
 #include <latch>
 #include <memory>
-#include <new>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,89 +16,22 @@
 #include "absl/strings/str_cat.h"
 #include "core/worker_pool.h"
 #include "proto/status_details.h"
+#include "server/http/port/http_status.h"
 #include "server/http/protocol/http_infer_call.h"
 #include "server/scheduling/call.h"
 #include "server/scheduling/request_queue.h"
+#include "server/scheduling/retry_after.h"
+#include "server/scheduling/serial_queue.h"
 #include "server/scheduling/task.h"
+#include "server/wire/status_table.h"
 #include "tests/support/status_matchers.h"
-
-namespace {
-
-// How many more allocations succeed before one fails; below 0: all.
-thread_local int64_t until_failure = -1;
-
-}  // namespace
-
-void* operator new(size_t size) {
-  const bool fails = until_failure == 0;
-  if (until_failure >= 0) --until_failure;
-  if (fails) throw std::bad_alloc();
-  void* const memory = std::malloc(std::max<size_t>(size, 1));
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+#include "tests/unit/server/failing_allocations.h"
 
 namespace attention::server {
 namespace {
 
-constexpr int64_t kMost = 1000;  // far more than a request makes
 constexpr std::chrono::minutes kPatience{1};
 constexpr char kPeer[] = "ipv4:127.0.0.1:50000";
-
-// What came of an act: it found all its memory, or one allocation failed, which
-// it threw or not.
-enum class Came : uint8_t { kToItsEnd, kToItsEndWithout, kOut };
-
-// Where the allocation of that number fails, if there are so many.
-Came WithoutAllocation(int64_t number, const std::function<void()>& act) {
-  until_failure = number;
-  try {
-    act();
-  } catch (const std::bad_alloc&) {
-    until_failure = -1;
-    return Came::kOut;
-  }
-  const bool failed = until_failure < 0;
-  until_failure = -1;
-  return failed ? Came::kToItsEndWithout : Came::kToItsEnd;
-}
-
-// Calls act(n) for each of its allocations and once more, where none fails.
-void ForEachAllocation(const std::function<Came(int64_t number)>& act) {
-  int64_t number = 0;
-  while (act(number) != Came::kToItsEnd) {
-    SCOPED_TRACE(absl::StrCat("without allocation ", number));
-    ASSERT_LT(++number, kMost);
-    if (::testing::Test::HasFailure()) return;
-  }
-  EXPECT_GT(number, 0);
-}
-
-// Does nothing, in a turn; messages of many bytes are decoded in one, too.
-class Nothing final : public Operation {
- public:
-  const char* name() const override { return "nothing"; }
-  Work DecodingWork(int64_t message_bytes) const override {
-    if (message_bytes <= 16) return {};
-    return {Work::kDecodeJson, static_cast<double>(message_bytes)};
-  }
-  absl::Status Decode(ReceivedMessage, HoldBytes, RequestFacts&) override {
-    return absl::OkStatus();
-  }
-  absl::StatusOr<OperationNeeds> Plan(RequestFacts&) override {
-    return OperationNeeds{.work = {0, 1000}};
-  }
-  void Gather(WorkerPool*) override {}
-  absl::Status Run(const std::stop_token&, const Pauses&,
-                   RequestFacts&) override {
-    return absl::OkStatus();
-  }
-  absl::StatusOr<ReplyBuffer> Encode(RequestFacts&) override {
-    return ReplyBuffer();
-  }
-};
 
 class ServerAllocationTest : public ::testing::Test {
  protected:
@@ -206,34 +135,165 @@ TEST_F(ServerAllocationTest, ATaskIsAnsweredOnce) {
   }
 }
 
+// A turn of a request is over when this has given way.
+class GivesWay final : public QueuedWork {
+ public:
+  void RunQueued(Turn& turn) override {
+    begun.count_down();
+    open.wait();
+    came.set_value(WithoutAllocation(0, [&turn] { turn.GiveWay(); }));
+  }
+  std::latch begun{1};
+  std::latch open{1};
+  std::promise<Came> came;
+};
+
+TEST_F(ServerAllocationTest, ATurnBeginsWithoutMemory) {
+  const auto large = std::make_shared<GivesWay>();
+  ASSERT_THAT(queue_.Add(large, {{"a", "a"}, std::chrono::hours(1)}),
+              test::IsOk());
+  large->begun.wait();
+  const auto small = std::make_shared<Signal>();
+  ASSERT_THAT(queue_.Add(small, {{"b", "b"}, std::chrono::milliseconds(1)}),
+              test::IsOk());
+  large->open.count_down();
+  EXPECT_EQ(large->came.get_future().get(), Came::kToItsEnd);
+  EXPECT_EQ(small->Ran().wait_for(kPatience), std::future_status::ready);
+}
+
 class Answering final : public Call {
  public:
   using Call::Call;
-  void Begin() {
-    Call::Start(std::make_unique<Nothing>(), std::vector<grpc::Slice>());
+  void Begin(int64_t number = 0) {
+    const auto arrive = [this] {
+      return RequestArrival{std::make_unique<Nothing>(), {}, origin_ptr()};
+    };
+    Start(arrive, number);
   }
-  std::future<absl::Status> Answer() { return answer_.get_future(); }
+  std::future<absl::Status> Answer(size_t number = 0) {
+    return answers_.at(number).get_future();
+  }
 
  private:
-  void Emit(int64_t /*number*/, Task::Outcome outcome) override {
-    answer_.set_value(std::move(outcome.status));
+  void Emit(int64_t number, Task::Outcome outcome) override {
+    answers_.at(static_cast<size_t>(number))
+        .set_value(std::move(outcome.status));
   }
-  std::promise<absl::Status> answer_;
+  std::array<std::promise<absl::Status>, 2> answers_;
 };
 
 TEST_F(ServerAllocationTest, ACallIsToldWhatBecameOfItsRequest) {
   ForEachAllocation([&](int64_t number) {
-    const auto call = std::make_shared<Answering>(Services(), calls_,
-                                                  CallOrigin{.peer = kPeer});
-    // What makes the operation is the call's own.
-    const Came came = WithoutAllocation(number + 1, [&] { call->Begin(); });
+    const auto call = std::make_shared<Answering>(
+        Services(), calls_, Rpc::kAttend, CallOrigin{.peer = kPeer});
+    const Came came = WithoutAllocation(number, [&] { call->Begin(); });
     EXPECT_NE(came, Came::kOut);
     ExpectAnswer(call->Answer(), came == Came::kToItsEnd);
     return came;
   });
+  // Those that did not begin are counted, too.
+  const RequestMetrics::OfRpc counts =
+      metrics_.Read().rpcs[static_cast<size_t>(Rpc::kAttend)];
+  EXPECT_GT(counts.started, 0);
+  EXPECT_EQ(counts.started, counts.by_code[static_cast<size_t>(
+                                absl::StatusCode::kResourceExhausted)]);
 }
 
-TEST_F(ServerAllocationTest, ACallOverHttpThatCannotBeginIsLeft) {
+TEST_F(ServerAllocationTest, ACallStopsItsRequests) {
+  ForEachAllocation([&](int64_t number) {
+    const auto held = std::make_shared<Held>();
+    EXPECT_THAT(queue_.Add(held, {{"held", "held"}, std::chrono::seconds(1)}),
+                test::IsOk());
+    held->begun.wait();
+    const auto call = std::make_shared<Answering>(
+        Services(), calls_, Rpc::kAttend, CallOrigin{.peer = kPeer});
+    for (const int64_t request : {0, 1}) call->Begin(request);
+    const Came came =
+        WithoutAllocation(number, [&] { call->Stop(StopReason::kCancelled); });
+    EXPECT_NE(came, Came::kOut);
+    for (const size_t request : {0, 1}) {
+      EXPECT_EQ(call->Answer(request).wait_for(std::chrono::seconds(0)),
+                std::future_status::ready);
+    }
+    held->open.count_down();
+    return came;
+  });
+}
+
+class Told final : public DrainableCall {
+ public:
+  void OnDrain() override { ++times; }
+  void OnDrainEnd() override { ++times; }
+  void OnCallersChanged() override { ++times; }
+  int times = 0;
+};
+
+TEST_F(ServerAllocationTest, CallsAreToldOfADrainWithoutMemory) {
+  const std::array calls = {std::make_shared<Told>(), std::make_shared<Told>()};
+  for (const auto& call : calls) calls_.Add(call);
+  const Came came = WithoutAllocation(0, [this] {
+    calls_.TellCallersChanged();
+    calls_.StartDrain();
+    calls_.EndDrain();
+  });
+  EXPECT_EQ(came, Came::kToItsEnd);
+  for (const auto& call : calls) EXPECT_EQ(call->times, 3);
+}
+
+TEST_F(ServerAllocationTest, WhatWaitsForItsTurnIsToldOfADrain) {
+  ForEachAllocation([](int64_t number) {
+    std::promise<void> begun;
+    std::promise<void> open;
+    int told = 0;
+    SerialQueue queue("the disk");
+    queue.Add([&](const absl::Status& /*turn*/) {
+      begun.set_value();
+      open.get_future().wait();
+    });
+    begun.get_future().wait();
+    queue.Add([&told](const absl::Status& turn) { told += turn.ok() ? 0 : 1; });
+    const Came came =
+        WithoutAllocation(number, [&queue] { queue.StartDraining(); });
+    EXPECT_NE(came, Came::kOut);
+    EXPECT_EQ(told, 1);
+    open.set_value();
+    return came;
+  });
+}
+
+// Where it is the last that is done for a call.
+TEST_F(ServerAllocationTest, AStatusIsSaidWithoutItsMessage) {
+  const absl::Status busy = RetryAfter(
+      absl::ResourceExhaustedError("a message that takes memory of its own"),
+      std::chrono::seconds(1));
+  ForEachAllocation([&](int64_t number) {
+    grpc::Status said;
+    const Came came =
+        WithoutAllocation(number, [&] { said = ToGrpcStatus(busy); });
+    EXPECT_NE(came, Came::kOut);
+    EXPECT_EQ(said.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+    return came;
+  });
+  ForEachAllocation([&](int64_t number) {
+    HttpReply said;
+    const Came came =
+        WithoutAllocation(number, [&] { said = ErrorReply(busy); });
+    EXPECT_NE(came, Came::kOut);
+    EXPECT_EQ(said.status, 429);
+    return came;
+  });
+}
+
+class HttpAllocationTest : public ServerAllocationTest,
+                           public ::testing::WithParamInterface<bool> {};
+
+// One that is quick is answered on this thread, too.
+INSTANTIATE_TEST_SUITE_P(Is, HttpAllocationTest, ::testing::Bool(),
+                         [](const auto& quick) {
+                           return quick.param ? "Quick" : "Queued";
+                         });
+
+TEST_P(HttpAllocationTest, ACallThatCannotBeginIsLeft) {
   const auto clock = std::make_shared<boost::asio::thread_pool>(1);
   ForEachAllocation([&](int64_t number) {
     const auto replied = std::make_shared<std::promise<void>>();
@@ -241,7 +301,7 @@ TEST_F(ServerAllocationTest, ACallOverHttpThatCannotBeginIsLeft) {
         HttpRequest{"POST", "/v2"},
         [replied](const HttpReply& /*reply*/) { replied->set_value(); });
     const auto reply = std::make_shared<JsonInferReply>();
-    auto operation = std::make_unique<Nothing>();
+    auto operation = std::make_unique<Nothing>(/*quick=*/GetParam());
     CallOrigin origin{.peer = kPeer,
                       .deadline = CallOrigin::Clock::now() + kPatience};
     const Came came = WithoutAllocation(number, [&] {
