@@ -3,7 +3,9 @@
 import asyncio
 import copy
 import multiprocessing
+import os
 import pickle
+import subprocess
 from concurrent.futures import ProcessPoolExecutor
 
 import grpc
@@ -92,7 +94,9 @@ def test_an_async_client_is_copied_too(server):
 
 def test_a_copy_reads_the_files_of_tls_again(tmp_path):
     authority = tmp_path / "ca.pem"
-    authority.write_text("")
+    new = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=a"
+    wanted = ["openssl", *new.split(), "-keyout", os.devnull, "-out", authority]
+    subprocess.run(wanted, check=True, capture_output=True)
     data = pickle.dumps(Client("127.0.0.1:1", tls=Tls(ca=str(authority))))
     assert str(authority).encode() in data
     authority.unlink()

@@ -18,6 +18,7 @@ from attention_client import (
     AsyncClient,
     AttentionError,
     Client,
+    InvalidArgumentError,
     Tls,
     UnauthenticatedError,
     UnavailableError,
@@ -84,6 +85,28 @@ def test_no_other_server_is_trusted(folder):
             ):
                 client.attend(*ONES)
         assert server.calls == 0
+
+
+def test_a_file_that_does_not_serve_is_named(folder):
+    openssl(
+        *("ec", "-in", "client.key", "-aes256", "-passout", "pass:x"),
+        *("-out", "locked.key"),
+        cwd=folder,
+    )
+    ca, certificate = folder / "ca.pem", folder / "client.pem"
+    for tls, said in [
+        (Tls(ca=folder / "ca.key"), r"tls: ca: '.*/ca\.key' holds no certificate"),
+        *(
+            (
+                Tls(ca, certificate, folder / f"{key}.key"),
+                rf"client\.pem' .*/{key}\.key",
+            )
+            for key in ("server", "locked")
+        ),
+        (str(ca), r"tls: '.*/ca\.pem' \(expected True, False or Tls\("),
+    ]:
+        with pytest.raises(InvalidArgumentError, match=said):
+            Client("127.0.0.1:1", tls=tls)
 
 
 def test_a_client_shows_its_certificate(folder):

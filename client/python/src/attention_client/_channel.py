@@ -6,6 +6,7 @@ import json
 import numbers
 import os
 import re
+import ssl
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -123,12 +124,35 @@ class Tls:
             raise ValueError(
                 "tls: a certificate or a key (expected both of them, or none)"
             )
-        return grpc.ssl_channel_credentials(
-            *(
-                None if path is None else Path(path).read_bytes()
-                for path in (self.ca, self.key, self.certificate)
-            )
-        )
+        # First: an error of theirs names the file.
+        files = [
+            None if path is None else Path(path).read_bytes()
+            for path in (self.ca, self.key, self.certificate)
+        ]
+        self._check_files()
+        return grpc.ssl_channel_credentials(*files)
+
+    def _check_files(self) -> None:
+        """gRPC says of wrong ones no more than that there is no connection."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.set_ciphers("DEFAULT:@SECLEVEL=0")  # how strong they are is gRPC's
+        try:
+            if self.ca is not None:
+                context.load_verify_locations(self.ca)
+        except ssl.SSLError:
+            raise InvalidArgumentError(
+                f"tls: ca: {str(self.ca)!r} holds no certificate (expected PEM)"
+            ) from None
+        if self.certificate is None:
+            return
+        try:
+            context.load_cert_chain(self.certificate, self.key, lambda: "")
+        except ssl.SSLError:
+            raise InvalidArgumentError(
+                f"tls: certificate and key: {str(self.certificate)!r} and "
+                f"{str(self.key)!r} (expected a certificate and its key, in PEM, "
+                "without a passphrase)"
+            ) from None
 
 
 # With a resolver of gRPC's, which URIs that people have from browsers do not name; or
@@ -196,6 +220,10 @@ class Caller:
             "options": options,
         }
         local = is_local(target)
+        if not isinstance(tls, (bool, Tls)):
+            raise InvalidArgumentError(
+                f"tls: {tls!r} (expected True, False or Tls(ca=...))"
+            )
         if tls and credentials is not None:
             raise ValueError("credentials: given beside tls (expected one of them)")
         if tls:
