@@ -32,6 +32,20 @@ def test_the_package_has_the_api_of_the_proto_files(tmp_path):
     )
 
 
+def test_what_pip_left_beside_the_source_is_not_built(tmp_path):
+    package = tmp_path / "client/python"
+    for folder in (
+        "src/attention_client",
+        "src/attention_client.egg-info",
+        "build/lib",
+    ):
+        (package / folder).mkdir(parents=True)
+    script = f". {ROOT}/deploy/lib.sh; python_client copy"
+    subprocess.run(["bash", "-ec", script], cwd=tmp_path, check=True)
+    copied = (path.relative_to(tmp_path) for path in tmp_path.glob("copy/**/*"))
+    assert sorted(map(str, copied)) == ["copy/src", "copy/src/attention_client"]
+
+
 def test_every_field_of_a_request_has_an_option():
     of_scoring = {f.name for f in REQUEST.oneofs_by_name["scoring"].fields}
     own_names = {"window_left", "window_right", *_options.RENAMED.values()}
