@@ -3,6 +3,11 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <utility>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_split.h"
 
 namespace attention {
 
@@ -25,10 +30,17 @@ size_t EditDistance(absl::string_view a, absl::string_view b) {
 
 std::string NearestName(absl::string_view name,
                         const std::vector<std::string>& known) {
-  size_t least = std::numeric_limits<size_t>::max();
+  const std::vector<absl::string_view> words =
+      absl::StrSplit(name, absl::ByAnyChar("-_"), absl::SkipEmpty());
+  // Whether a word is missing, before the number of edits: a short name is
+  // few edits from any other one.
+  std::pair least(true, std::numeric_limits<size_t>::max());
   std::string nearest;
   for (const std::string& candidate : known) {
-    const size_t distance = EditDistance(name, candidate);
+    const bool misses = !absl::c_all_of(words, [&](absl::string_view word) {
+      return absl::StrContains(candidate, word);
+    });
+    const std::pair distance(misses, EditDistance(name, candidate));
     if (distance >= least) continue;
     least = distance;
     nearest = candidate;

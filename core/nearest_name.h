@@ -15,7 +15,9 @@ namespace attention {
 size_t EditDistance(absl::string_view a, absl::string_view b);
 
 /// The one of `known` with the smallest edit distance to `name`, the first of
-/// several; empty where there is none known.
+/// several; empty where there is none known. One that has all words of `name`,
+/// which - and _ part, is nearer than one that has not: "--grpc-port" is
+/// nearer to "--port" than "--peers" is.
 std::string NearestName(absl::string_view name,
                         const std::vector<std::string>& known);
 

@@ -25,7 +25,8 @@ struct Parts {
 absl::StatusOr<Parts> Split(absl::string_view text) {
   if (!absl::StartsWith(text, kMagic)) {
     return absl::InvalidArgumentError(
-        "magic: the file does not begin with \\x93NUMPY");
+        "magic: the file does not begin with \\x93NUMPY (expected a .npy "
+        "file, as numpy.save writes it)");
   }
   text.remove_prefix(kMagic.size());
   if (text.size() < kVersionBytes) {

@@ -108,7 +108,8 @@ absl::Status SafetensorsReader::ReadHeader(int64_t size) {
   if (length > kLongestHeader || length > static_cast<uint64_t>(rest)) {
     return absl::InvalidArgumentError(
         absl::StrCat("header: is said to have ", length, " bytes, ", rest,
-                     " are left in the file and 100000000 are allowed"));
+                     " are left in the file and 100000000 are allowed "
+                     "(expected a safetensors file)"));
   }
   std::string text(length, '\0');
   status = read_(kLengthBytes,

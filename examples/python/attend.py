@@ -62,7 +62,6 @@ def call(stub: rpc.AttentionServiceStub) -> bool:
             return_weights=True,
         ),
         timeout=30,  # seconds; the server stops computing when it passes
-        wait_for_ready=True,
     )
     output, weights = to_array(reply.output), to_array(reply.weights)
     print(f"backend {reply.backend}, kernel {reply.kernel}")
@@ -111,7 +110,11 @@ def main() -> int:
     server = parser.parse_args().server
     with grpc.insecure_channel(server, options=options) as channel:
         stub = rpc.AttentionServiceStub(channel)
-        return 0 if call(stub) and call_wrongly(stub) else 1
+        try:
+            return 0 if call(stub) and call_wrongly(stub) else 1
+        except grpc.RpcError as error:
+            print(f"{server}: {error.code().name}: {error.details()}", file=sys.stderr)
+            return 1
 
 
 if __name__ == "__main__":

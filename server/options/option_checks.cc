@@ -49,6 +49,12 @@ absl::Status CheckTogether(const ServerOptions& options) {
     return Wrong("--allow-model-control",
                  "true (expected --model-repository beside it)");
   }
+  if (options.http && options.http_port != 0 &&
+      options.http_port == options.grpc_port &&
+      options.http_address == options.grpc_address) {
+    return Wrong("--http-port", options.http_port,
+                 " is --grpc-port, too (expected another one, or 0)");
+  }
   const bool certificate = !options.tls_certificate.empty();
   if (certificate && options.tls_key.empty()) {
     return Wrong("--tls-certificate", "'", options.tls_certificate,

@@ -125,6 +125,17 @@ TEST_F(AttendProgramTest, NumPyFilesInSafetensorsOut) {
   EXPECT_EQ(file->metadata.at("backend"), DefaultBackend());
 }
 
+TEST_F(AttendProgramTest, ResultsGoIntoNoNumPyFile) {
+  const std::string tensor = WriteTensor("x", Tensor::FromFloats({1, 1}, {1}));
+  const std::string output = folder_.path() + "/out.npy";
+  const ProgramResult result =
+      RunHere({"attend", "--query", tensor, "--key", tensor, "--value", tensor,
+               "--output", output});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.errors,
+              HasSubstr("--output: " + output + " (expected a safetensors"));
+}
+
 // What cache quantizers write: FP8 with a scale for each row, and INT8.
 TEST_F(AttendProgramTest, KeysOfOneByteComeWithScales) {
   for (const DataType type : {DataType::kInt8, DataType::kFloat8}) {

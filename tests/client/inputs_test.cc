@@ -27,6 +27,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Key;
 using ::testing::SizeIs;
+using ::testing::StartsWith;
 using ::testing::UnorderedElementsAre;
 
 const std::string kData = ATTENTION_TEST_DATA;
@@ -131,6 +132,13 @@ TEST(InputsTest, ANumPyFileStandsInForTheFilesTensor) {
   ASSERT_TRUE(inputs.ok()) << inputs.status();
   EXPECT_THAT(inputs->tensors.at("valid_lens").ToFloats(),
               ElementsAre(1, 2, 3, 4));
+}
+
+TEST(InputsTest, ANumPyFileThatIsNoneIsNamedWithItsFlag) {
+  const auto inputs =
+      Load(kData + "/minilm_layer3.safetensors", "", {{"valid_lens", "3"}});
+  EXPECT_THAT(Message(inputs.status()),
+              StartsWith("--valid-lens: 3: cannot be opened"));
 }
 
 TEST(ConvertTest, DoublesBecomeFp32AndANoteSaysSo) {

@@ -13,6 +13,7 @@
 #include <string>
 
 #include "absl/strings/cord.h"
+#include "absl/strings/str_cat.h"
 #include "attention/v1/attention.pb.h"
 #include "attention_client/client.h"
 #include "client/cpp/cli/failure.h"
@@ -23,6 +24,7 @@ namespace attention::client {
 namespace {
 
 using ::google::protobuf::UnknownFieldSet;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
@@ -135,6 +137,23 @@ TEST(StatusTest, TheProgramSaysThatNoServerAnswersOnlyWithoutAConnection) {
     EXPECT_THAT(said(absl::UnavailableError(of_grpc)),
                 StartsWith("no server answers at a:1 (UNAVAILABLE: "));
   }
+}
+
+TEST(StatusTest, TheProgramSaysWhatListensWhereAConnectionFails) {
+  const auto said = [](const char* last) {
+    const absl::Status status = absl::UnavailableError(
+        absl::StrCat("failed to connect to all addresses; last error: ", last));
+    return std::string(cli::CallError(status, "a:1").message());
+  };
+  EXPECT_THAT(said("UNKNOWN: ipv4:a:1: Ssl handshake failed: wrong version"),
+              AllOf(StartsWith("no connection to a:1 (UNAVAILABLE: "),
+                    HasSubstr("; TLS fails there: --tls-ca")));
+  EXPECT_THAT(said("UNKNOWN: ipv4:a:1: Peer name b is not in peer certificate"),
+              HasSubstr("; TLS fails there: --tls-ca"));
+  EXPECT_THAT(said("INTERNAL: ipv4:a:1: Trying to connect an http1.x server"),
+              HasSubstr("speaks HTTP/1.1: gRPC has a port of its own"));
+  EXPECT_THAT(said("UNAVAILABLE: ipv4:a:1: Socket closed"),
+              HasSubstr("a certificate needs --tls or --tls-ca"));
 }
 
 }  // namespace

@@ -355,6 +355,7 @@ def test_a_deadline_is_a_timeout(client, normal):
         with pytest.raises(DeadlineExceededError) as caught:
             call.attend(long, long, long, timeout=0.3 if call is client else None)
         assert isinstance(caught.value, TimeoutError)
+        assert client.target in str(caught.value)
     call.close()
 
 

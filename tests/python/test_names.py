@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import grpc
+import pytest
 from google.protobuf import descriptor_pb2
 
 import attention_client
@@ -30,6 +31,28 @@ def test_the_package_has_the_api_of_the_proto_files(tmp_path):
     assert parse(packaged.read_bytes()) == parse(made.read_bytes()), (
         "run client/python/update-protocol"
     )
+
+
+def test_what_pip_left_beside_the_source_is_not_built(tmp_path):
+    package = tmp_path / "client/python"
+    for folder in (
+        "src/attention_client",
+        "src/attention_client.egg-info",
+        "build/lib",
+    ):
+        (package / folder).mkdir(parents=True)
+    script = f". {ROOT}/deploy/lib.sh; python_client copy"
+    subprocess.run(["bash", "-ec", script], cwd=tmp_path, check=True)
+    copied = (path.relative_to(tmp_path) for path in tmp_path.glob("copy/**/*"))
+    assert sorted(map(str, copied)) == ["copy/src", "copy/src/attention_client"]
+
+
+@pytest.mark.parametrize("flag, code", [("--help", 0), ("-h", 0), ("--bogus", 2)])
+def test_the_script_of_the_wheels_takes_no_flag_for_a_folder(flag, code):
+    script = ROOT / "client/python-server/make-wheels"
+    said = subprocess.run([script, flag], capture_output=True, text=True, timeout=60)
+    assert said.returncode == code
+    assert "Usage: client/python-server/make-wheels" in said.stdout + said.stderr
 
 
 def test_every_field_of_a_request_has_an_option():

@@ -87,6 +87,13 @@ def test_no_other_server_is_trusted(folder):
         assert server.calls == 0
 
 
+def test_a_file_is_no_tls():
+    with pytest.raises(
+        InvalidArgumentError, match=r"tls: 'ca\.pem' \(expected True, False or Tls\("
+    ):
+        Client("127.0.0.1:1", tls="ca.pem")
+
+
 def test_a_client_shows_its_certificate(folder):
     shown = []
 

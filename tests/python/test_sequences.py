@@ -173,6 +173,17 @@ def test_a_number_beyond_the_range_is_an_infinity(computing, rows, normal, dtype
         assert np.isposinf(sequence.attend(query).output).all()
 
 
+@pytest.mark.parametrize("layer", ["1", 1.0, None, 2, -1])
+def test_a_layer_that_is_none_is_named(sequence, rows, normal, layer):
+    for call in (
+        lambda: sequence.append(*rows(1), layer=layer),
+        lambda: sequence.attend(normal(4, 1, WIDTH), layer),
+    ):
+        with pytest.raises(InvalidArgumentError) as caught:
+            call()
+        assert str(caught.value) == f"layer: {layer!r} (expected 0 to 1)"
+
+
 def test_keys_that_would_not_be_rounded_are_refused(sequence):
     small = np.ones((HEADS, 1, WIDTH), np.int8)
     with pytest.raises(InvalidArgumentError) as caught:

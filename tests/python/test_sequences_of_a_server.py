@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from failing_server import FailingServer
 from keys import HEADS, WIDTH, attend_with_keys, joined
-from safetensors.numpy import load_file
+from pages import ROOT
+from safetensors.numpy import load_file, save_file
 
 from attention_client import (
     Client,
@@ -199,3 +200,31 @@ def test_a_file_keeps_a_sequence(rows, normal, tmp_path):
         assert caught.value.field == "file"
         with pytest.raises(InvalidArgumentError, match="file"):
             client.import_sequence("../kept.safetensors")
+
+
+def test_a_file_of_ones_own_is_as_the_page_says(rows, tmp_path):
+    short, long = rows(3), rows(5)
+    tensors = {
+        f"{name}.{layer}": np.ascontiguousarray(array)
+        for layer, kept in enumerate((long, short))
+        for name, array in zip(("key", "value"), kept, strict=True)
+    }
+    metadata = {
+        "format": "attention-sequence",
+        "version": "1",
+        "datatype": "FP32",
+        "heads": str(HEADS),
+        "key_width": str(WIDTH),
+        "value_width": str(WIDTH),
+        "layers": "2",
+        "lengths": "5 3",
+    }
+    page = (ROOT / "docs/resident-keys.md").read_text()
+    assert not [name for name in metadata if f"`{name}`" not in page]
+    save_file(tensors, tmp_path / "own", metadata)
+    with (
+        LocalServer(resident_folder=tmp_path) as server,
+        Client(server.target) as client,
+        client.import_sequence("own") as sequence,
+    ):
+        assert sequence.lengths == (5, 3)

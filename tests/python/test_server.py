@@ -37,6 +37,16 @@ def test_it_serves_on_a_port_until_the_context_ends():
     assert server.stop() == 0
 
 
+def test_a_flag_of_http_switches_it_on():
+    with LocalServer(http_port=0) as server:
+        assert ", http://127.0.0.1:" in server.log()
+
+
+def test_a_flag_may_have_several_values():
+    with pytest.raises(RuntimeError, match=r"peers: 'b' \(expected HOST:PORT"):
+        LocalServer(peers=["127.0.0.1:1", "b"])
+
+
 @pytest.mark.parametrize("level", ["error", "off"])
 def test_it_starts_whatever_it_logs(level):
     with LocalServer(log_level=level) as server, Client(server.target) as client:

@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "client/cpp/cli/attend_flags.h"
@@ -31,6 +32,13 @@ constexpr char kFooter[] = R"(Examples:
 --server, --deadline and --color: see attention-client --help.)";
 
 absl::Status CheckFlags(const AttendFlags& flags, const Inputs& inputs) {
+  // NumPy would not read it under that name.
+  if (absl::EndsWith(flags.output, ".npy") ||
+      absl::EndsWith(flags.output, ".npz")) {
+    return UsageError(absl::StrCat(
+        "--output: ", flags.output,
+        " (expected a safetensors file, which holds all results)"));
+  }
   if (flags.tolerance && inputs.expected.empty()) {
     return UsageError(
         "--tolerance: the inputs hold nothing to compare with "

@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "client/cpp/cli/failure.h"
@@ -127,7 +128,12 @@ absl::StatusOr<Inputs> LoadInputs(const InputFlags& flags) {
   }
   for (const auto& [name, path] : flags.npy) {
     absl::StatusOr<Tensor> tensor = ReadNpy(path);
-    if (!tensor.ok()) return tensor.status();
+    if (!tensor.ok()) {
+      return absl::Status(
+          tensor.status().code(),
+          absl::StrCat("--", absl::StrReplaceAll(name, {{"_", "-"}}), ": ",
+                       tensor.status().message()));
+    }
     inputs.tensors[name] = *std::move(tensor);
   }
   if (absl::Status complete = CheckComplete(flags, inputs); !complete.ok()) {

@@ -30,6 +30,25 @@ bool IsWithoutConnection(absl::string_view message) {
          absl::StartsWith(message, "DNS resolution failed");
 }
 
+// Of a connection that was not made: whether something listens there all the
+// same, by gRPC's words for the last address, and what to do then.
+std::string WhatListens(absl::string_view message) {
+  if (absl::StrContains(message, "Ssl handshake failed") ||
+      absl::StrContains(message, "is not in peer certificate")) {
+    return "TLS fails there: --tls-ca and --tls-server-name say whom to "
+           "trust; a server without a certificate is called without --tls";
+  }
+  if (absl::StrContains(message, "http1.x server")) {
+    return "what listens there speaks HTTP/1.1: gRPC has a port of its own";
+  }
+  if (absl::StrContains(message, "Socket closed")) {
+    return "what listens there closes the connection: a server with a "
+           "certificate needs --tls or --tls-ca, and may want "
+           "--tls-certificate";
+  }
+  return "";
+}
+
 // Empty where the server does not say it.
 std::string WhenToTryAgain(const absl::Status& status) {
   const auto time = client::RetryAfter(status);
@@ -54,6 +73,11 @@ absl::Status CallError(const absl::Status& status, const std::string& server) {
         return absl::UnavailableError(
             absl::StrCat(server, " cannot serve now (", what, ")",
                          when.empty() ? "; try again" : when));
+      }
+      if (const std::string listens = WhatListens(status.message());
+          !listens.empty()) {
+        return absl::UnavailableError(absl::StrCat("no connection to ", server,
+                                                   " (", what, "); ", listens));
       }
       return absl::UnavailableError(absl::StrCat(
           "no server answers at ", server, " (", what,

@@ -6,6 +6,7 @@
 #include <exception>
 #include <iostream>
 #include <string>
+#include <vector>
 
 #include "client/cpp/cli/attend_command.h"
 #include "client/cpp/cli/demo_command.h"
@@ -13,6 +14,7 @@
 #include "client/cpp/cli/globals.h"
 #include "client/cpp/cli/sequence_commands.h"
 #include "client/cpp/cli/server_commands.h"
+#include "core/nearest_name.h"
 
 namespace {
 
@@ -20,6 +22,8 @@ constexpr char kDescription[] =
     "Calls an attention server: computes attention over tensors from files, "
     "and\n"
     "asks the server how it is.";
+
+constexpr char kCommands[] = "demo, attend, sequences, health or info";
 
 constexpr char kFooter[] = R"(Examples:
   attention-client demo
@@ -32,6 +36,38 @@ constexpr char kFooter[] = R"(Examples:
 
 attention-client COMMAND --help says more about a command.
 Exit codes: 0 success, 1 failure, 2 wrong usage.)";
+
+// What is wrong with the command line. CLI11 only lists what it did not expect.
+std::string Explain(const CLI::App& app, const CLI::ParseError& error) {
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) == nullptr) {
+    return error.what();
+  }
+  std::vector<const CLI::App*> given = {&app};
+  for (size_t i = 0; i < given.size(); ++i) {
+    for (const CLI::App* command : given[i]->get_subcommands()) {
+      given.push_back(command);
+    }
+  }
+  std::vector<std::string> flags;
+  for (const CLI::App* command : given) {
+    for (const CLI::Option* option : command->get_options()) {
+      for (const std::string& name : option->get_lnames()) {
+        flags.push_back("--" + name);
+      }
+    }
+  }
+  for (const std::string& argument : app.remaining(/*recurse=*/true)) {
+    if (argument.rfind('-', 0) != 0) continue;
+    const std::string flag = argument.substr(0, argument.find('='));
+    return flag + ": unknown option (the nearest is " +
+           attention::NearestName(flag, flags) + ")";
+  }
+  if (app.get_subcommands().empty()) {
+    return "'" + app.remaining().front() + "': no command (expected " +
+           kCommands + ")";
+  }
+  return error.what();
+}
 
 // Sets up the commands, runs the one that is asked for and gives its exit code.
 int Run(int argc, char** argv) {
@@ -55,13 +91,13 @@ int Run(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     // --help and --version end here too, with code 0.
     if (error.get_exit_code() == 0) return app.exit(error);
-    return cli::Report(cli::UsageError(std::string(error.what()) +
+    return cli::Report(cli::UsageError(Explain(app, error) +
                                        " (attention-client --help says more)"));
   }
   if (app.get_subcommands().empty()) {
-    return cli::Report(cli::UsageError(
-        "no command given: demo, attend, sequences, health or info "
-        "(attention-client --help says more)"));
+    return cli::Report(cli::UsageError(std::string("no command given: ") +
+                                       kCommands +
+                                       " (attention-client --help says more)"));
   }
   return exit_code;
 }

@@ -218,7 +218,14 @@ absl::Status ReadInput(size_t index, const RequestJson& json,
       {Text("name", *input.mutable_name()),
        Text("datatype", *input.mutable_datatype()), ShapeMember(input),
        ParametersMember(*input.mutable_parameters()), data});
-  return status.ok() ? FindElements(name(), json, input, place) : status;
+  if (status.ok()) status = FindElements(name(), json, input, place);
+  if (!status.ok()) return status;
+  for (const char* key : {"name", "datatype", "shape"}) {
+    if (!json.contains(key)) {
+      return FieldError(absl::StrCat(name(), ".", key), "missing");
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::Status ReadOutput(size_t index, const RequestJson& json,

@@ -7,6 +7,7 @@ from torch.nn import functional
 
 from attention_client import Client, InvalidArgumentError
 from attention_client.torch import scaled_dot_product_attention, set_client
+from attention_client.transformers import register
 
 pytestmark = pytest.mark.usefixtures("default")
 
@@ -49,6 +50,20 @@ EMPTY_ROW = BOOLS & (torch.arange(5)[:, None] != 2)
 )
 def test_an_option_means_the_same(tensors, options):
     check(tensors(), **options)
+
+
+def test_integers_are_refused(tensors):
+    query, key, value = tensors(dtype=torch.int64)
+    with pytest.raises(ValueError, match=r"query: torch\.int64 \(expected floating"):
+        scaled_dot_product_attention(query, key, value)
+    with pytest.raises(ValueError, match=r"value: torch\.int64"):
+        scaled_dot_product_attention(query.float(), key.float(), value)
+
+
+@pytest.mark.parametrize("takes", [set_client, register])
+def test_a_target_is_no_client(takes):
+    with pytest.raises(InvalidArgumentError, match=r"client: 'a:1' .*Client\("):
+        takes("a:1")
 
 
 def test_grouped_queries_mean_the_same(tensors):

@@ -22,5 +22,15 @@ TEST(NearestName, IsTheOneWithTheFewestEdits) {
   EXPECT_EQ(NearestName("b", {}), "");
 }
 
+TEST(NearestName, IsOneWithAllWordsBeforeOneWithFewerEdits) {
+  EXPECT_EQ(NearestName("--port", {"--peers", "--grpc-port", "--http-port"}),
+            "--grpc-port");
+  EXPECT_EQ(NearestName("--tls-cert", {"--tls-key", "--tls-certificate"}),
+            "--tls-certificate");
+  EXPECT_EQ(
+      NearestName("ATTENTION_PORT", {"ATTENTION_PEERS", "ATTENTION_GRPC_PORT"}),
+      "ATTENTION_GRPC_PORT");
+}
+
 }  // namespace
 }  // namespace attention

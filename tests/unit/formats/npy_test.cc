@@ -129,6 +129,7 @@ INSTANTIATE_TEST_SUITE_P(
     testing::ValuesIn(std::vector<BadFile>{
         {"Empty", "", "magic"},
         {"WrongMagic", "\x93NUMPX\x01", "magic"},
+        {"OfAnotherKind", "PK\x03\x04", "(expected a .npy file"},
         {"EndsAtTheVersion", "\x93NUMPY\x01", "version"},
         {"VersionZero", Version(0, 0), "version: 0.0"},
         {"VersionFour", Version(4, 0), "version: 4.0"},

@@ -163,6 +163,7 @@ INSTANTIATE_TEST_SUITE_P(
         {"HeaderPastTheEnd", Length(100) + "{}", "100 bytes, 2 are left"},
         {"HugeHeader", Length(~0ULL) + "{}", "18446744073709551615 bytes"},
         {"LongHeader", Length(100000001) + "{}", "100000001 bytes"},
+        {"OfAnotherKind", "\x93NUMPY\x01\x01{}", "(expected a safetensors"},
         {"BlankFirst", File(" {}"), "does not begin with {"},
         {"NotJson", File("{oops}"), "not JSON at byte 2"},
         {"EndsEarly", File(R"({"x":)"), "not JSON"},

@@ -252,7 +252,8 @@ TEST(InferJsonTest, ParametersKeepTheirTypes) {
   const auto json = ReadInferJson(
       R"({"id":"a","parameters":{"b":true,"i":-1,
           "u":18446744073709551615,"d":0.5,"s":"text"},
-          "inputs":[{"name":"query","parameters":{"binary_data_size":8}}],
+          "inputs":[{"name":"query","datatype":"FP32","shape":[2],
+                     "parameters":{"binary_data_size":8}}],
           "outputs":[{"name":"output","parameters":{"binary_data":true}}]})",
       HoldUncounted);
   ASSERT_TRUE(json.ok()) << json.status();

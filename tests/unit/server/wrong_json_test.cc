@@ -44,6 +44,12 @@ TEST(InferJsonTest, WrongOnesAreRefusedByTheFieldsName) {
       {"{\"inputs\":[{\"name\":\"key\",\"shape\":[1],\"shape\":[1]}]}",
        "key.shape: comes twice"},
       {"{\"inputs\":[{\"name\":\"key\"}]}", "key: has no elements"},
+      {"{\"inputs\":[{\"datatype\":\"FP32\",\"shape\":[1],\"data\":[1]}]}",
+       "inputs[0].name: missing"},
+      {"{\"inputs\":[{\"name\":\"key\",\"shape\":[1],\"data\":[1]}]}",
+       "key.datatype: missing"},
+      {"{\"inputs\":[{\"name\":\"key\",\"datatype\":\"FP32\",\"data\":[1]}]}",
+       "key.shape: missing"},
       {"{\"inputs\":[{\"name\":\"key\",\"datatype\":\"INT8\",\"shape\":[1],"
        "\"parameters\":{\"binary_data_size\":1},\"data\":[1]}]}",
        "key: has its elements in two places"},

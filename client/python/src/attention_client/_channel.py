@@ -171,6 +171,10 @@ class Caller:
             "options": options,
         }
         local = is_local(target)
+        if not isinstance(tls, (bool, Tls)):
+            raise InvalidArgumentError(
+                f"tls: {tls!r} (expected True, False or Tls(ca=...))"
+            )
         if tls and credentials is not None:
             raise ValueError("credentials: given beside tls (expected one of them)")
         if tls:

@@ -6,6 +6,7 @@ import threading
 from typing import Any
 
 from attention_client.backend import AttentionBackend
+from attention_client.errors import InvalidArgumentError
 
 _lock = threading.Lock()
 _default: Any = None
@@ -18,8 +19,19 @@ def set_client(client: Any) -> None:
     $ATTENTION_SERVER, an Engine where that is "local", else 127.0.0.1:8001.
     """
     global _default
+    checked(client)
     with _lock:
         _default = client
+
+
+def checked(client: Any) -> Any:
+    """client, where it is one, or None."""
+    if client is not None and not hasattr(client, "attend"):
+        raise InvalidArgumentError(
+            f"client: {client!r} (expected a client, such as "
+            "Client('127.0.0.1:8001'), or an Engine)"
+        )
+    return client
 
 
 def default_client() -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import numbers
 import re
 from typing import Any
 
@@ -42,9 +43,10 @@ class Known:
         self.route = self.route or route(self.name)
 
     def check_layer(self, layer: int) -> None:
-        if not 0 <= layer < self.form.layers:
+        is_number = isinstance(layer, numbers.Integral)
+        if not is_number or not 0 <= layer < self.form.layers:
             raise InvalidArgumentError(
-                f"layer: {layer} (expected 0 to {self.form.layers - 1})"
+                f"layer: {layer!r} (expected 0 to {self.form.layers - 1})"
             )
 
     def rows(self, key: Any, value: Any) -> dict[str, Array]:

@@ -123,11 +123,11 @@ def _attend(
     positions: list[int] | None,
     options: Options,
 ) -> Steps[Result]:
+    for one in known:
+        one.check_layer(layer)
     entries = [
         _messages.own("SequenceLayer")(name=one.name, layer=layer) for one in known
     ]
-    for one in known:
-        one.check_layer(layer)
     if rows is None and positions is not None:
         raise InvalidArgumentError("position: given without keys to append")
     if rows is not None:

@@ -240,6 +240,8 @@ def _told(code: grpc.StatusCode, message: str, target: str) -> str:
             "entries, heads or queries in each call, or a server with a larger "
             "--max-request-bytes)"
         )
+    if code == grpc.StatusCode.DEADLINE_EXCEEDED and message == "Deadline Exceeded":
+        return f"{target} has not answered in time (timeout= gives it longer)"
     return message
 
 

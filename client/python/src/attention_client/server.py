@@ -58,8 +58,9 @@ class LocalServer:
     start_timeout: seconds until it must listen.
     resident_folder: as the server's flag; True: a folder of its own, which goes when
     the server ends. .files names it, or is None.
-    flags: the server's, with underscores: worker_threads=2, model_repository="sets".
-    None is as good as left out.
+    flags: the server's, with underscores: worker_threads=2, model_repository="sets",
+    peers=["10.0.0.7:8001"]. None is as good as left out. It serves HTTP with http=True
+    or a flag of HTTP's, such as http_port=8002.
 
     It ends with stop(), with the context, and with this process, however that ends.
 
@@ -87,7 +88,7 @@ class LocalServer:
         wanted: dict[str, object] = {
             "grpc_address": "127.0.0.1",
             "grpc_port": 0,
-            "http": False,
+            "http": any(name.startswith("http_") for name in flags),
             "log_level": "info",
             "log_format": "text",
             **flags,
@@ -190,4 +191,6 @@ def _flag(name: str, value: object) -> str:
         value = str(value).lower()
     elif isinstance(value, os.PathLike):
         value = os.fspath(value)
+    elif isinstance(value, (list, tuple)):
+        value = ",".join(str(one) for one in value)
     return f"--{name.replace('_', '-')}={value}"

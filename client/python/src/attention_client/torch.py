@@ -76,6 +76,8 @@ def _broadcast(
         if tensor.dim() < own:
             shape = tuple(tensor.shape)
             raise ValueError(f"{name}: shape {shape} (expected {own} extents or more)")
+        if not tensor.is_floating_point():  # the output would be cut to integers
+            raise ValueError(f"{name}: {tensor.dtype} (expected floating point)")
     try:
         leading = torch.broadcast_shapes(*(tensor.shape[:-own] for tensor in tensors))
     except RuntimeError:

@@ -16,6 +16,7 @@ import torch
 from transformers import AttentionInterface, PreTrainedModel
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
+from attention_client._default import checked as checked_client
 from attention_client._service_cache import ServiceCache, Stored
 from attention_client._torch_call import Call
 
@@ -39,6 +40,8 @@ def register(client: Any = None, name: str = NAME, *, gradients: bool = False) -
     gradients: PyTorch recomputes the calls on the way back; without it, models work
     under torch.no_grad() alone.
     """
+
+    checked_client(client)
 
     def forward(
         module: torch.nn.Module,

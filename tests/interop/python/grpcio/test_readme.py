@@ -1,5 +1,9 @@
 """The README's call with stubs that grpcio-tools generates."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import grpc
 import numpy as np
 import readme
@@ -16,3 +20,16 @@ def test_the_call_without_the_package_runs(server):
     # Causal: the first query sees the first key alone.
     np.testing.assert_allclose(names["output"][:, 0], value[:, 0], rtol=1e-6)
     assert names["reply"].HasField("weights")
+
+
+def test_the_example_says_where_no_server_answers():
+    program = Path(__file__).parents[4] / "examples/python/attend.py"
+    said = subprocess.run(
+        [sys.executable, program, "--server", "127.0.0.1:1"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert said.returncode == 1
+    assert said.stderr.startswith("127.0.0.1:1: UNAVAILABLE: ")
+    assert "Traceback" not in said.stderr
