@@ -30,7 +30,13 @@ def tensors(normal):
 
 
 def test_it_gives_the_bits_of_a_server(client, engine, tensors):
-    for options in ({}, {"causal": True}, {"valid_lens": [3, 7]}, {"window": (1, 1)}):
+    for options in (
+        {},
+        {"causal": True},
+        {"valid_lens": [3, 7]},
+        {"window": (1, 1)},
+        {"weights_after_dropout": True},  # of which there is none
+    ):
         given = {**options, "weights": True, "lse": True, "top_k": 2}
         here, there = (one.attend(*tensors, **given) for one in (engine, client))
         for name in ("output", "weights", "lse", "top_k_indices", "top_k_weights"):
@@ -109,6 +115,17 @@ def test_strides_change_no_bit(engine, tensors, change, options):
     strided = [change(tensor) for tensor in tensors]
     assert not any(tensor.flags.c_contiguous for tensor in strided)
     np.testing.assert_array_equal(engine.attend(*strided, **options).output, expected)
+
+
+@pytest.mark.parametrize("extent", range(4))
+def test_strides_of_0_change_no_bit(engine, tensors, extent):
+    views = [np.broadcast_to(a.take([0], extent), a.shape) for a in tensors]
+    copies = [view.copy() for view in views]
+    for options in ({}, {"causal": True}, {"weights": True}):
+        np.testing.assert_array_equal(
+            engine.attend(*views, **options).output,
+            engine.attend(*copies, **options).output,
+        )
 
 
 def test_masks_and_parameters_may_be_strided(engine, tensors, normal):

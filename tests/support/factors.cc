@@ -214,6 +214,7 @@ Factor Dropouts() {
            {"not training",
             [](S& s) {
               s.dropout = {false, 0.5, kDropoutSeed};
+              s.wanted.weights_after_dropout = true;
             }},
            {"training",
             [](S& s) {

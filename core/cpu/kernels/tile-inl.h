@@ -320,7 +320,9 @@ struct Weights {
       out.take(out.context, {row, begin, end, scores, weights});
     }
     if (out.weights[row] == nullptr) return;
-    if (out.after_dropout) DropRow(args, row, columns, weights);
+    if (out.after_dropout && args.dropout.fill != nullptr) {
+      DropRow(args, row, columns, weights);
+    }
     memcpy(out.weights[row] + begin, weights + begin,
            static_cast<size_t>(end - begin) * sizeof(float));
   }

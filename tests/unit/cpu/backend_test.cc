@@ -134,6 +134,16 @@ TEST_P(CpuBackendTest, DropoutOverManyTiles) {
   Check(spec);
 }
 
+TEST_P(CpuBackendTest, WeightsAfterADropoutThatIsNotThere) {
+  ProblemSpec spec = Prefill();
+  spec.wanted.weights_after_dropout = true;
+  Check(spec);
+  spec.wanted.top_k = 3;  // by a second sweep
+  Check(spec);
+  spec.dropout = {.training = false, .p = 0.3, .seed = 7};
+  Check(spec);
+}
+
 TEST_P(CpuBackendTest, DecodeWithSplitKeys) {
   for (const DataType type :
        {DataType::kFloat32, DataType::kFloat16, DataType::kBFloat16}) {

@@ -205,6 +205,14 @@ TEST_P(WeightsTest, AreStoredAfterDropoutOnlyWhereThatIsWanted) {
   }
 }
 
+TEST_P(WeightsTest, AfterDropoutAreThoseBeforeItWhereNothingIsDropped) {
+  ScoredTile tile = Make({Operands::kPacked}, 5, Scores(40));
+  Wanted wanted(tile);
+  wanted.args.after_dropout = true;
+  kernels_.store_weights(tile.args, wanted.args);
+  EXPECT_TRUE(IsWeight(tile, wanted, 4, 39, wanted.at(4, 39)));
+}
+
 // Of masked keys, and of those that score -inf by themselves: in rows that are
 // NaN, and in those that have no other keys, too.
 TEST_P(WeightsTest, OfKeysThatTakeNoPartAreExactlyZero) {
