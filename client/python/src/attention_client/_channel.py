@@ -295,7 +295,10 @@ def mapping(metadata: Metadata | None) -> Metadata:
 
 
 def _check_metadata(key: Any, value: Any) -> None:
-    """gRPC says no more of what it does not send than that it is invalid."""
+    """gRPC says no more of what it does not send than that it is invalid.
+
+    Values are not shown: they may be secrets, and errors end up in logs.
+    """
     if not isinstance(key, str) or not _KEY.fullmatch(key):
         expected = "a key of lower-case letters, digits, '-', '_' and '.'"
     elif key.endswith("-bin"):
@@ -307,7 +310,9 @@ def _check_metadata(key: Any, value: Any) -> None:
         if _is_text(text):
             return
         expected = "text of printable ASCII characters"
-    raise InvalidArgumentError(f"metadata: {key!r}: {value!r} (expected {expected})")
+    raise InvalidArgumentError(
+        f"metadata: {key!r}: it cannot be sent (expected {expected})"
+    )
 
 
 def _checked_timeout(timeout: float) -> float:
