@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import grpc
 
 from attention_client import _messages, _process
-from attention_client._shared_memory import Pool, is_local
+from attention_client._shared_memory import Pool, is_local, is_supported
 from attention_client._tls import Tls
 from attention_client.errors import (
     CancelledError,
@@ -200,7 +200,8 @@ class Caller:
         self._process = os.getpid()
         CLIENTS[id(self)] = self
         self._made()
-        self._pool = Pool() if shared_memory and local else None
+        shares = shared_memory and local and is_supported()
+        self._pool = Pool() if shares else None
         # At the latest when the program ends.
         self._release = weakref.finalize(
             self, _release, self._pool, open_channel, self._metadata

@@ -43,7 +43,12 @@ _LOCAL = re.compile(
 
 def is_local(target: str) -> bool:
     """Whether gRPC's target is on this machine, as far as its name says."""
-    return sys.platform == "linux" and _LOCAL.fullmatch(target) is not None
+    return _LOCAL.fullmatch(target) is not None
+
+
+def is_supported() -> bool:
+    """Whether this system has what regions need."""
+    return sys.platform == "linux"
 
 
 def remove_abandoned_files() -> None:
