@@ -222,7 +222,9 @@ def test_metadata_that_cannot_be_sent_is_named(client, key, value, expected):
         with pytest.raises(InvalidArgumentError, match=expected) as caught:
             call()
         assert caught.value.field == "metadata"
-        assert f"{key!r}: {value!r}" in caught.value.message
+        assert repr(key) in caught.value.message
+        # It may be a secret.
+        assert str(value).strip() not in caught.value.message
 
 
 @pytest.mark.parametrize("kind", [Client, AsyncClient])

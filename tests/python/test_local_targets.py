@@ -1,7 +1,10 @@
 """Which targets are this machine."""
 
+import sys
+
 import pytest
 
+from attention_client import Client
 from attention_client._shared_memory import is_local
 
 
@@ -25,3 +28,9 @@ from attention_client._shared_memory import is_local
 )
 def test_what_is_local(target, local):
     assert is_local(target) == local
+
+
+def test_a_token_stays_on_this_machine_on_every_system(monkeypatch):
+    monkeypatch.setattr(sys, "platform", "darwin")
+    with Client("127.0.0.1:8001", token="s3cret") as client:
+        assert client._pool is None  # shared memory is Linux's

@@ -1,6 +1,7 @@
 """Many requests over one stream."""
 
 import itertools
+import threading
 import time
 
 import numpy as np
@@ -123,6 +124,32 @@ def test_large_messages_flow_both_ways(client, normal):
     asked = [dict(query=x, key=x, value=x)] * 70
     for result in client.attend_many(asked, in_flight=64):
         np.testing.assert_array_equal(result.output, expected)
+
+
+def test_what_is_no_iterable_starts_nothing(client, normal):
+    list(client.attend_many(requests(normal, 1)))
+    before = set(threading.enumerate())
+    with pytest.raises(TypeError, match="not iterable"):
+        next(client.attend_many(5))
+    assert set(threading.enumerate()) <= before
+
+
+def test_without_room_for_its_thread_a_stream_is_cancelled(client, monkeypatch):
+    def refuse(_):
+        raise RuntimeError("can't start new thread")
+
+    class Stream:
+        is_cancelled = False
+
+        def cancel(self):
+            self.is_cancelled = True
+
+    stream = Stream()
+    monkeypatch.setattr(client, "_attend_stream", lambda *_, **__: stream)
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with pytest.raises(RuntimeError, match="new thread"):
+        next(client.attend_many([]))
+    assert stream.is_cancelled
 
 
 def test_in_flight_is_checked(client):

@@ -167,6 +167,45 @@ def test_it_ends_with_a_program_that_is_killed():
     wait_until(lambda: not folder.exists(), "its folder is gone")
 
 
+WAITING_CHILD = """
+import os, signal
+child = os.fork()
+if child == 0:
+    signal.pause()
+print(s.log_path.parent, child, flush=True)
+signal.pause()
+"""
+
+
+def test_it_ends_with_a_killed_program_whose_child_goes_on():
+    with subprocess.Popen(
+        [sys.executable, "-c", STARTS + WAITING_CHILD],
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as program:
+        pid = int(program.stdout.readline())
+        folder, child = program.stdout.readline().split()
+        program.send_signal(signal.SIGKILL)
+    try:
+        wait_until(lambda: has_ended(pid), "the server has ended")
+        wait_until(lambda: not Path(folder).exists(), "its folder is gone")
+        assert not has_ended(child)
+    finally:
+        os.kill(int(child), signal.SIGKILL)
+
+
+def test_its_watchdog_ends_once_it_has_died():
+    """Its number may be another process's then."""
+    with LocalServer() as server:
+        folder = server.log_path.parent
+        server._process.kill()
+        wait_until(lambda: not server.is_running(), "the server has ended")
+        assert server._watchdog.returncode == 0
+        assert server.log()
+    assert server.stop() == -signal.SIGKILL
+    assert not folder.exists()
+
+
 def test_its_folder_goes_although_its_children_are_killed_first():
     """As Ray ends a process."""
     with program_with_a_server() as (program, _, folder):

@@ -108,6 +108,39 @@ def test_the_next_client_removes_files_that_a_killed_one_has_left(sharing, large
             path.unlink(missing_ok=True)
 
 
+def test_what_is_no_file_of_a_client_holds_up_nobody():
+    pipe = Path(f"/dev/shm/attention-{secrets.token_hex(16)}-1")
+    link = pipe.with_name(f"attention-{secrets.token_hex(16)}-1")
+    os.mkfifo(pipe)
+    os.utime(pipe, (0, 0))
+    link.symlink_to(pipe)
+    tidy = "import attention_client as a; a._shared_memory.remove_abandoned_files()"
+    try:
+        subprocess.run([sys.executable, "-c", tidy], check=True, timeout=60)
+        assert pipe.is_fifo()
+        assert link.is_symlink()
+    finally:
+        for path in (link, pipe):
+            path.unlink()
+
+
+def test_ctrl_c_between_two_regions_leaves_no_file(sharing, large, monkeypatch):
+    allocate, sizes = os.posix_fallocate, []
+
+    def interrupted(descriptor, offset, size):
+        sizes.append(size)
+        if len(sizes) == 2:
+            raise KeyboardInterrupt
+        allocate(descriptor, offset, size)
+
+    monkeypatch.setattr(os, "posix_fallocate", interrupted)
+    with Client(sharing.target) as client:
+        with pytest.raises(KeyboardInterrupt):
+            client.attend(*large)
+        assert len(sizes) == 2
+        assert not files(client)
+
+
 def test_a_call_is_not_repeated_into_memory_that_may_still_be_written(large):
     calls = []
 

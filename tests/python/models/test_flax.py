@@ -70,6 +70,52 @@ def test_a_layer_is_its_formula(computing, given, name, valid_lens, compiled):
     jax.tree.map(lambda a, e: np.testing.assert_allclose(a, e, atol=1e-4), *found)
 
 
+@pytest.mark.parametrize("compiled", [False, True])
+def test_gradients_have_nothing_of_a_masked_key_that_is_nearer(computing, compiled):
+    layer = GaussianAttention(sigma=1e-3, client=computing)
+    queries, keys = jnp.array([[[0.0]]]), jnp.array([[[2.0], [0.0]]])
+    parameters = {"params": {"sigma": jnp.float32(1e-3)}}
+
+    def total(values):
+        return layer.apply(parameters, queries, keys, values, jnp.array([1]))[0].sum()
+
+    gradient = jax.grad(total)
+    found = (jax.jit(gradient) if compiled else gradient)(jnp.array([[[3.0], [5.0]]]))
+    np.testing.assert_array_equal(found, [[[1.0], [0.0]]])
+
+
+def test_gradients_of_float16_are_computed_in_float32(computing):
+    layer = GaussianAttention(sigma=100.0, client=computing)
+    queries, keys = jnp.zeros((1, 1, 1)), jnp.array([[[300.0], [400.0]]])
+    tensors = [queries, keys, keys / 100]
+
+    def gradients(kind):
+        def total(tensors):
+            given = {"params": {"sigma": jnp.float32(100)}}
+            return layer.apply(given, *tensors)[0].sum().astype(jnp.float32)
+
+        return jax.grad(total)([tensor.astype(kind) for tensor in tensors])
+
+    for one, other in zip(gradients("float16"), gradients("float32"), strict=True):
+        assert one.dtype == jnp.float16
+        np.testing.assert_allclose(one, other, rtol=2e-3)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("kind", ["float64", "int32"])
+def test_the_output_has_the_datatype_of_queries_unless_integers(
+    computing, kind, compiled
+):
+    with jax.enable_x64(True):
+        tensors = [jnp.ones((1, 2, 4), kind)] * 3
+        layer = DotProductAttention(client=computing)
+        apply = jax.jit(layer.apply) if compiled else layer.apply
+        output, weights = apply({}, *tensors)
+    assert output.dtype == (kind if kind == "float64" else "float32")
+    assert weights.dtype == jnp.float32
+    np.testing.assert_array_equal(output, 1)
+
+
 @pytest.mark.parametrize(
     "lengths, expected",
     [

@@ -318,6 +318,24 @@ def test_layers_without_keys_are_refused(computing):
         ServiceCache(Qwen3NextConfig(), computing)
 
 
+def test_a_cache_that_was_not_deleted_can_be_deleted_again(
+    computing, llama, monkeypatch
+):
+    def refuse(*_, **__):
+        raise DeadlineExceededError("too late")
+
+    cache = ServiceCache(llama.config, computing, label="again")
+    llama(tokens(2, 9), past_key_values=cache)
+    with monkeypatch.context() as patch:
+        patch.setattr(type(computing), "delete_sequences", refuse)
+        with pytest.raises(DeadlineExceededError):
+            cache.reset()
+    assert len(cache.sequences) == 2
+    cache.reset()
+    assert cache.sequences == ()
+    assert not list(computing.sequences(label="again"))
+
+
 def test_sequences_go_with_the_cache(computing, llama):
     def held():
         return len(list(computing.sequences(label="goes")))

@@ -7,10 +7,13 @@ import pytest
 import torch
 from logged_calls import calls_until_now
 from transformers import (
+    AttentionInterface,
     AutoModel,
     AutoTokenizer,
     BloomConfig,
     BloomForCausalLM,
+    DeepseekV32Config,
+    DeepseekV32ForCausalLM,
     FalconConfig,
     FalconForCausalLM,
     GptOssConfig,
@@ -153,6 +156,35 @@ def test_a_model_with_attention_of_its_own_is_refused(kind, config):
     config._attn_implementation = NAME
     with pytest.raises(ValueError, match=f"{kind.__name__}: .*expected.*tried: BERT"):
         kind(config)
+
+
+def test_a_model_whose_attention_chooses_keys_is_refused():
+    config = DeepseekV32Config(
+        **SMALL | dict(num_key_value_heads=4, head_dim=8),  # of rotary embeddings
+        q_lora_rank=16,
+        kv_lora_rank=16,
+        qk_nope_head_dim=8,
+        qk_rope_head_dim=8,
+        v_head_dim=16,
+        index_head_dim=16,
+        index_n_heads=2,
+        index_topk=4,
+        first_k_dense_replace=2,
+    )
+    model = DeepseekV32ForCausalLM(config).eval()
+    prompt = torch.randint(1, 100, (1, 9))
+    model(prompt)  # by PyTorch
+    model.set_attn_implementation(NAME)
+    with pytest.raises(ValueError, match=r"^indices: DeepseekV32.*expected"):
+        model(prompt)
+
+
+@pytest.mark.parametrize("name", ["indices", "block_indices", "sinks"])
+def test_what_else_changes_the_scores_is_refused(name):
+    tensors = torch.randn(3, 1, 2, 5, 4)
+    given = {"attention_mask": None, name: torch.zeros(1, 2, 5, 1)}
+    with pytest.raises(ValueError, match=f"^{name}: Identity.*expected"):
+        AttentionInterface()[NAME](torch.nn.Identity(), *tensors, **given)
 
 
 def test_a_model_may_be_compiled(inputs):

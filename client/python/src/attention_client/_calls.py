@@ -131,7 +131,7 @@ def _take(pool: Pool, *sizes: int) -> list[Region]:
     try:
         for size in sizes:
             taken.append(pool.take(size))
-    except OSError:
+    except BaseException:
         for region in taken:
             pool.drop(region)
         raise

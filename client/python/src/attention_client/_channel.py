@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import grpc
 
 from attention_client import _messages, _process
-from attention_client._shared_memory import Pool, is_local
+from attention_client._shared_memory import Pool, is_local, is_supported
 from attention_client._tls import Tls
 from attention_client.errors import (
     CancelledError,
@@ -204,7 +204,8 @@ class Caller:
         self._process = os.getpid()
         CLIENTS[id(self)] = self
         self._made()
-        self._pool = Pool() if shared_memory and local else None
+        shares = shared_memory and local and is_supported()
+        self._pool = Pool() if shares else None
         # At the latest when the program ends.
         self._release = weakref.finalize(
             self, _release, self._pool, open_channel, self._metadata
@@ -299,7 +300,10 @@ def mapping(metadata: Metadata | None) -> Metadata:
 
 
 def _check_metadata(key: Any, value: Any) -> None:
-    """gRPC says no more of what it does not send than that it is invalid."""
+    """gRPC says no more of what it does not send than that it is invalid.
+
+    Values are not shown: they may be secrets, and errors end up in logs.
+    """
     if not isinstance(key, str) or not _KEY.fullmatch(key):
         expected = "a key of lower-case letters, digits, '-', '_' and '.'"
     elif key.endswith("-bin"):
@@ -311,7 +315,9 @@ def _check_metadata(key: Any, value: Any) -> None:
         if _is_text(text):
             return
         expected = "text of printable ASCII characters"
-    raise InvalidArgumentError(f"metadata: {key!r}: {value!r} (expected {expected})")
+    raise InvalidArgumentError(
+        f"metadata: {key!r}: it cannot be sent (expected {expected})"
+    )
 
 
 def _checked_timeout(timeout: float) -> float:

@@ -40,7 +40,9 @@ def attend(call: Call, tensors: Tensors, lengths: Any, seed: Any) -> tuple[Any, 
     if not any(isinstance(a, jax.core.Tracer) for a in jax.tree.leaves(inputs)):
         # No callback: JAX would hide what a call fails with.
         return tuple(jnp.asarray(array) for array in _compute(call, *inputs))
-    output = jax.ShapeDtypeStruct((*query.shape[:-1], value.shape[-1]), query.dtype)
+    output = jax.ShapeDtypeStruct(
+        (*query.shape[:-1], value.shape[-1]), _kind_of_output(query)
+    )
     weights = jax.ShapeDtypeStruct((*query.shape[:-1], key.shape[-2]), jnp.float32)
     found: tuple[Any, Any] = jax.pure_callback(
         partial(_compute, call), (output, weights), *inputs, vmap_method="sequential"
@@ -57,9 +59,17 @@ def _backward(call: Call, given: Any, gradients: Any) -> Any:
     kept = _kept(call, tensors, seed) if call.dropout > 0 else 1.0
 
     def again(tensors: Tensors) -> Any:
-        weights = masked_softmax(_scores(call, tensors), lengths)
-        output = (weights * kept) @ tensors["value"]
-        return output.astype(tensors["query"].dtype), weights.astype(jnp.float32)
+        # As the service computes: in float32 at least, and whatever a mask hides.
+        wide = {
+            name: tensor.astype(jnp.promote_types(tensor.dtype, jnp.float32))
+            for name, tensor in tensors.items()
+        }
+        weights = _weights(_scores(call, wide), lengths)
+        output = (weights * kept) @ wide["value"]
+        return (
+            output.astype(_kind_of_output(tensors["query"])),
+            weights.astype(jnp.float32),
+        )
 
     _, pull_back = jax.vjp(again, tensors)
     return *pull_back(gradients), None, None
@@ -77,13 +87,31 @@ def masked_softmax(scores: Any, valid_lens: Any = None) -> Any:
     """
     if valid_lens is None:
         return jax.nn.softmax(scores)
+    lowest = max(-1e6, float(jnp.finfo(scores.dtype).min))  # float16 has no -1e6
+    return jax.nn.softmax(jnp.where(_taking_part(scores, valid_lens), scores, lowest))
+
+
+def _weights(scores: Any, valid_lens: Any) -> Any:
+    """As masked_softmax, and exact: no score is as low as one that is masked."""
+    if valid_lens is not None:
+        scores = jnp.where(_taking_part(scores, valid_lens), scores, -jnp.inf)
+    # A row of nothing but -inf has neither a softmax nor gradients.
+    empty = (scores == -jnp.inf).all(-1, keepdims=True)
+    return jax.nn.softmax(jnp.where(empty, 0, scores))
+
+
+def _taking_part(scores: Any, valid_lens: Any) -> Any:
     lengths = jnp.asarray(valid_lens)
     heads = (1,) * (scores.ndim - 3)
     rows = lengths.shape[1:] or (1,)
     lengths = lengths.reshape(*lengths.shape[:1], *heads, *rows, 1)
-    lowest = max(-1e6, float(jnp.finfo(scores.dtype).min))  # float16 has no -1e6
-    taking_part = jnp.arange(scores.shape[-1]) < lengths
-    return jax.nn.softmax(jnp.where(taking_part, scores, lowest))
+    return jnp.arange(scores.shape[-1]) < lengths
+
+
+def _kind_of_output(query: Any) -> Any:
+    """The query's datatype; of integers, the one that they are sent in."""
+    is_floating = jnp.issubdtype(query.dtype, jnp.floating)
+    return query.dtype if is_floating else jnp.dtype(jnp.float32)
 
 
 def _compute(call: Call, tensors: Any, lengths: Any, seed: Any) -> tuple[Array, Array]:
@@ -96,6 +124,7 @@ def _compute(call: Call, tensors: Any, lengths: Any, seed: Any) -> tuple[Array, 
         "dropout_p": call.dropout,
         "seed": 0 if seed is None else int(seed),
     }
+    kind = _kind_of_output(tensors["query"])
     arrays = {name: np.asarray(array) for name, array in tensors.items()}
     inputs = [arrays.pop(name) for name in ("query", "key", "value")]
     if call.scoring == "additive":
@@ -105,7 +134,8 @@ def _compute(call: Call, tensors: Any, lengths: Any, seed: Any) -> tuple[Array, 
     elif call.scoring == "bilinear":
         given["scoring"] = Bilinear(arrays["m"])
     result = (call.client or default_client()).attend(*inputs, **given)
-    return result.output, result.weights
+    # float64 was sent as float32.
+    return result.output.astype(kind, copy=False), result.weights
 
 
 def _kept(call: Call, tensors: Tensors, seed: Any) -> Any:

@@ -160,9 +160,9 @@ class _Store:
             self.client.delete_sequences(names, timeout=timeout)
 
     def clear(self) -> None:
-        sequences, self.sequences = self.sequences, []
+        self.delete(self.sequences)  # where that fails, they are there for a next try
+        self.sequences = []
         self.is_torn = False
-        self.delete(sequences)
 
     def _create(self, key: torch.Tensor, value: torch.Tensor) -> None:
         batch, heads, _, width = key.shape

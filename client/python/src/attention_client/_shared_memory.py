@@ -14,6 +14,7 @@ import mmap
 import os
 import re
 import secrets
+import stat
 import sys
 import threading
 import time
@@ -42,7 +43,12 @@ _LOCAL = re.compile(
 
 def is_local(target: str) -> bool:
     """Whether gRPC's target is on this machine, as far as its name says."""
-    return sys.platform == "linux" and _LOCAL.fullmatch(target) is not None
+    return _LOCAL.fullmatch(target) is not None
+
+
+def is_supported() -> bool:
+    """Whether this system has what regions need."""
+    return sys.platform == "linux"
 
 
 def remove_abandoned_files() -> None:
@@ -51,20 +57,27 @@ def remove_abandoned_files() -> None:
         if not _NAME.fullmatch(path.name):
             continue  # another program's
         try:
-            if time.time() - path.stat().st_mtime < _YOUNG or _is_in_use(path):
-                continue
-            path.unlink(missing_ok=True)
+            if _is_abandoned(path):
+                path.unlink(missing_ok=True)
         except OSError:
-            continue  # another user's, or gone
+            continue  # gone
 
 
-def _is_in_use(path: Path) -> bool:
-    with open(path, "rb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-    return False
+def _is_abandoned(path: Path) -> bool:
+    found = path.lstat()
+    # Anybody may leave anything there: opening a FIFO would wait for its writer.
+    if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
+        return False
+    if time.time() - found.st_mtime < _YOUNG:
+        return False
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
 
 
 class Region:

@@ -132,18 +132,18 @@ class Client(_channel.Caller, KeepsSequences):
         self._check_open()
         timeout = max(self._seconds(timeout), 0)
         window = Window(in_flight)
+        source = iter(requests)
         incoming: queue.SimpleQueue[bytes | AttentionError] = queue.SimpleQueue()
         outgoing: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         stream = self._attend_stream(
             iter(outgoing.get, None), metadata=self._metadata_with(metadata)
         )
-        # gRPC's own iterator waits without end.
-        threading.Thread(
-            target=_read, args=(stream, self.target, incoming), daemon=True
-        ).start()
-        source = iter(requests)
         ended = False
         try:
+            # gRPC's own iterator waits without end.
+            threading.Thread(
+                target=_read, args=(stream, self.target, incoming), daemon=True
+            ).start()
             with _process.under_way(stream):
                 while True:
                     while not ended and not window.is_full():

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import tempfile
 import time
+import weakref
 from pathlib import Path
 
 from typing_extensions import Self
@@ -118,10 +119,12 @@ class LocalServer:
             self._watchdog = subprocess.Popen(
                 ["/bin/sh", "-c", _WATCHDOG, str(self._process.pid), str(self._folder)],
                 stdin=subprocess.PIPE,
+                bufsize=0,  # no lock, which a thread could hold while this one forks
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
             )
             undo.pop_all()
+        _started.add(self)
         self._owner = os.getpid()
         atexit.register(self.stop)
         try:
@@ -147,7 +150,10 @@ class LocalServer:
         return self.log_path.read_text(encoding="utf-8", errors="replace")
 
     def is_running(self) -> bool:
-        return self._process.poll() is None
+        if self._process.poll() is None:
+            return True
+        self._end_watchdog()
+        return False
 
     def stop(self) -> int:
         """Lets running requests finish and ends the server. Its exit code.
@@ -165,10 +171,15 @@ class LocalServer:
         except subprocess.TimeoutExpired:
             self._process.kill()
             code = self._process.wait()
-        if self._watchdog.returncode is None:
-            self._watchdog.communicate(b"\n")
+        self._end_watchdog()
         shutil.rmtree(self._folder, ignore_errors=True)
         return code
+
+    def _end_watchdog(self) -> None:
+        """Once the server has ended: its number may become another process's."""
+        if os.getpid() == self._owner and self._watchdog.returncode is None:
+            with contextlib.suppress(ValueError):  # another thread has closed the pipe
+                self._watchdog.communicate(b"\n")
 
     def _wait_until_listening(self, timeout: float) -> str:
         end = time.monotonic() + timeout
@@ -184,6 +195,20 @@ class LocalServer:
                     f"the server does not listen after {timeout} s: {self.log()}"
                 )
             time.sleep(0.01)
+
+
+_started: weakref.WeakSet[LocalServer] = weakref.WeakSet()
+
+
+def _in_child() -> None:
+    """Closes a forked child's ends of the pipes, which would hide its parent's end."""
+    for server in list(_started):
+        pipe = server._watchdog.stdin
+        assert pipe is not None
+        pipe.close()
+
+
+os.register_at_fork(after_in_child=_in_child)
 
 
 def _flag(name: str, value: object) -> str:

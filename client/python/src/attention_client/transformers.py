@@ -56,8 +56,12 @@ def register(client: Any = None, name: str = NAME, *, gradients: bool = False) -
         s_aux: torch.Tensor | None = None,
         position_bias: torch.Tensor | None = None,
         output_attentions: bool | None = None,
+        indices: torch.Tensor | None = None,
+        block_indices: torch.Tensor | None = None,
+        sinks: torch.Tensor | None = None,
         **_: Any,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        _refuse(module, indices=indices, block_indices=block_indices, sinks=sinks)
         if is_causal is None:
             is_causal = getattr(module, "is_causal", True)
         bias, mask = position_bias, attention_mask
@@ -95,6 +99,20 @@ def register(client: Any = None, name: str = NAME, *, gradients: bool = False) -
     AttentionInterface.register(name, forward)
     AttentionMaskInterface.register(name, sdpa_mask)
     _names.add(name)
+
+
+def _refuse(module: torch.nn.Module, **others: torch.Tensor | None) -> None:
+    """What changes the scores, each model in its way: keys that an indexer has chosen.
+
+    transformers makes a mask of them for its own implementations alone. sinks are those
+    of each query; a head's are s_aux.
+    """
+    for name, tensor in others.items():
+        if tensor is not None:
+            raise ValueError(
+                f"{name}: {type(module).__name__} gives it to its attention (expected "
+                f"a model without it; tried: {_TRIED})"
+            )
 
 
 def _refuse_other_models() -> None:
