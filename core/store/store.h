@@ -201,7 +201,7 @@ class Store {
                                      absl::string_view name,
                                      const Sequence* only = nullptr);
   Record Take(Record& record);
-  void AddRecord(OwnerRecords& owner, Record record);
+  Record& AddRecord(OwnerRecords& owner, Record record);
 
   absl::StatusOr<Entry> Use(absl::string_view owner, absl::string_view name,
                             Time now, const Sequence* only = nullptr);

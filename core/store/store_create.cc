@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "core/store/store.h"
 
@@ -54,10 +55,14 @@ int64_t Store::BytesOf(const NewSequence& wanted) {
   return Sequence::BytesOf(wanted.form, wanted.lengths, record);
 }
 
-void Store::AddRecord(OwnerRecords& owner, Record record) {
-  owner.gone().Forget(record.name);
-  ++owner.counts().created;
-  idle_.Add(owner.Add(std::move(record)));
+// Where it lacks memory, nothing has changed.
+Record& Store::AddRecord(OwnerRecords& owner, Record record) {
+  Record& added = owner.Add(std::move(record));
+  absl::Cleanup take_back = [&] { owner.Take(added); };
+  idle_.Add(added);
+  std::move(take_back).Cancel();
+  owner.gone().Forget(added.name);
+  return added;
 }
 
 // Names that the callers chose are new; those that are wanted are made.
@@ -107,7 +112,16 @@ absl::Status Store::AddAll(OwnerRecords& owner, std::vector<Record> records,
     if (owner.Find(records[n].name) == nullptr) continue;
     return OfNumber(numbered, n, Taken("name", records[n].name));
   }
-  for (Record& record : records) AddRecord(owner, std::move(record));
+  std::vector<Record*> added;
+  added.reserve(records.size());
+  absl::Cleanup take_back = [&] {  // without memory
+    for (Record* one : added) Take(*one);
+  };
+  for (Record& record : records) {
+    added.push_back(&AddRecord(owner, std::move(record)));
+  }
+  std::move(take_back).Cancel();
+  owner.counts().created += static_cast<int64_t>(records.size());
   return absl::OkStatus();
 }
 
@@ -120,10 +134,10 @@ absl::StatusOr<Created> Store::Create(absl::string_view owner,
 
 absl::StatusOr<std::vector<std::string>> Store::Create(
     absl::string_view owner, absl::Span<const NewSequence> wanted, Time now) {
+  std::vector<std::string> names;
+  names.reserve(wanted.size());  // once they are made, nothing may fail
   auto created = CreateAll(owner, wanted, now, /*numbered=*/true);
   if (!created.ok()) return created.status();
-  std::vector<std::string> names;
-  names.reserve(created->size());
   for (Created& one : *created) names.push_back(std::move(one.name));
   return names;
 }
@@ -209,6 +223,7 @@ absl::StatusOr<std::string> Store::Fork(absl::string_view owner,
     return Taken("new_name", *own_name);
   }
   AddRecord(*entry.owner, std::move(record));
+  ++entry.owner->counts().created;
   ++entry.owner->counts().forks;
   return own_name;
 }
