@@ -48,6 +48,8 @@ struct NewSequence {
   std::optional<Duration> idle_limit = {};  // above 0; absent: never expires
   bool claimed = false;  // by who makes it: Sequence::Claim()
   /// Keys that its layers are going to have, as Sequence::Create() takes them.
+  /// It is not made where there is no room for them, and drives nobody out
+  /// then.
   std::vector<int64_t> lengths = {};
 };
 
@@ -205,6 +207,8 @@ class Store {
 
   absl::StatusOr<Entry> Use(absl::string_view owner, absl::string_view name,
                             Time now, const Sequence* only = nullptr);
+  absl::Status MakeRoomFor(OwnerRecords& owner, size_t sequences,
+                           int64_t bytes);
   absl::StatusOr<std::vector<Record>> MakeRecords(
       OwnerRecords& owner, absl::Span<const NewSequence> wanted, Time now);
   absl::Status AddAll(OwnerRecords& owner, std::vector<Record> records,

@@ -1,4 +1,5 @@
 // How sequences come into a store: made, or forked.
+#include <algorithm>
 #include <memory>
 #include <set>
 #include <string>
@@ -65,6 +66,28 @@ Record& Store::AddRecord(OwnerRecords& owner, Record record) {
   return added;
 }
 
+// For all of them, before any is built: what does not fit takes no time, and
+// drives nobody out piece by piece.
+absl::Status Store::MakeRoomFor(OwnerRecords& owner, size_t sequences,
+                                int64_t bytes) {
+  return WithRoom(
+      owner,
+      [&] {
+        return Room{bytes, {bytes}};
+      },
+      [&] {
+        if (bytes <= budget_->limit() - budget_->held()) {
+          return absl::OkStatus();
+        }
+        const std::string what =
+            sequences == 1 ? "a sequence"
+                           : absl::StrCat(sequences, " sequences, in all");
+        return absl::ResourceExhaustedError(
+            absl::StrCat("no memory for ", what, " of ", bytes,
+                         " bytes: the limit is reached"));
+      });
+}
+
 // Names that the callers chose are new; those that are wanted are made.
 absl::StatusOr<std::vector<Record>> Store::MakeRecords(
     OwnerRecords& owner, absl::Span<const NewSequence> wanted, Time now) {
@@ -72,11 +95,14 @@ absl::StatusOr<std::vector<Record>> Store::MakeRecords(
   records.reserve(wanted.size());
   int64_t bytes = 0;
   for (const NewSequence& one : wanted) {
+    bytes += std::min(BytesOf(one), PageBudget::kUnlimited - bytes);
+  }
+  absl::Status status = MakeRoomFor(owner, wanted.size(), bytes);
+  if (!status.ok()) return status;
+  for (const NewSequence& one : wanted) {
     absl::StatusOr<std::string> name = one.name;
     if (one.name.empty()) name = MakeName();
     if (!name.ok()) return name.status();
-    bytes += Sequence::OwnBytes(one.form, one.lengths) +
-             RecordBytes(*name, one.label);
     records.push_back(
         {*std::move(name), one.label, nullptr, one.idle_limit, now});
   }
@@ -85,7 +111,7 @@ absl::StatusOr<std::vector<Record>> Store::MakeRecords(
     const NewSequence& one = wanted[n];
     Record& record = records[n];
     const int64_t own = RecordBytes(record.name, record.label);
-    absl::Status status = WithRoom(
+    status = WithRoom(
         owner,
         [&] {
           return Room{bytes, {left}};
@@ -99,7 +125,7 @@ absl::StatusOr<std::vector<Record>> Store::MakeRecords(
         });
     if (!status.ok()) return status;
     if (one.claimed) record.sequence->Claim();
-    left -= Sequence::OwnBytes(one.form, one.lengths) + own;
+    left -= BytesOf(one);
   }
   return records;
 }

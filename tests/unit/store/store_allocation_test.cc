@@ -165,5 +165,18 @@ TEST(StoreWithoutMemoryTest, WhatWasUsedExpiresLater) {
   EXPECT_EQ(s.store.Expire(s.now).sequences, 1);
 }
 
+// Each would have a thousand allocations of its own.
+TEST(StoreWithoutMemoryTest, OfSequencesThatDoNotAllFitNoneIsBuilt) {
+  constexpr int64_t kLayers = 4096;
+  AStore s({.memory_limit = 3 * Sequence::OwnBytes(SmallForm(kLayers))});
+  const std::vector<NewSequence> wanted(3, {SmallForm(kLayers)});
+  until_throw = kMostAllocations;
+  const auto made = s.store.Create("", wanted, s.now);
+  const int64_t left = until_throw;
+  until_throw = -1;
+  EXPECT_THAT(made, StatusIs(kExhausted, ::testing::HasSubstr("3 sequences")));
+  EXPECT_GT(left, kMostAllocations - 100);
+}
+
 }  // namespace
 }  // namespace attention::store
