@@ -164,6 +164,20 @@ TEST_F(SequenceFilesTest, ASequenceThatIsDeletedWhileItIsReadIsAborted) {
       StatusIs(absl::StatusCode::kAborted, ::testing::HasSubstr("'b'")));
 }
 
+TEST_F(SequenceFilesTest, ASequenceThatIsTruncatedWhileItIsReadIsAborted) {
+  ASSERT_THAT(store_.Create("", {SmallForm(), "long", "", std::nullopt}, now_),
+              IsOk());
+  // It is read in two pieces.
+  const Rows rows(SmallForm(), 0, 1025, 1);
+  ASSERT_THAT(store_.Append("", "long", 0, 0, rows.block(), now_), IsOk());
+  ASSERT_THAT(ExportSequence(store_, "", "long", file_, GoOnAlways), IsOk());
+  const store::NewSequence wanted{{}, "b", "", std::nullopt};
+  const auto cut = [&] { return store_.Truncate("", "b", 0, now_); };
+  EXPECT_THAT(ImportSequence(store_, "", file_, wanted, cut),
+              StatusIs(absl::StatusCode::kAborted,
+                       "sequence 'b' was truncated while its file was read"));
+}
+
 TEST_F(SequenceFilesTest, ASequenceIsInUseUntilItsExportEnds) {
   constexpr std::chrono::minutes kLimit{1};
   store::NewSequence wanted{SmallForm(1), "b", "", kLimit};
