@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"
 
 namespace attention::store {
@@ -23,12 +24,17 @@ const Record* OwnerRecords::Find(absl::string_view name) const {
 }
 
 Record& OwnerRecords::Add(Record record) {
+  std::list<Record*> place(1);
   std::string name = record.name;
-  Record& added =
-      by_name_.emplace(std::move(name), std::move(record)).first->second;
-  added.of = this;
+  const auto at = by_name_.emplace(std::move(name), std::move(record)).first;
+  absl::Cleanup take_back = [&] { by_name_.erase(at); };  // without memory
+  Record& added = at->second;
   by_label_.emplace(LabelAndName(added.label, added.name), &added);
-  added.by_use = by_use_.insert(by_use_.end(), &added);
+  std::move(take_back).Cancel();
+  added.of = this;
+  place.front() = &added;
+  added.by_use = place.begin();
+  by_use_.splice(by_use_.end(), place);
   return added;
 }
 
@@ -102,8 +108,9 @@ Record* IdleQueue::Next(Time now, bool& expired) {
   if (record->IsInUse()) record->of->Use(*record, now);
   expired = record->Due() <= now;
   if (!expired) {
-    Remove(*record);
-    Add(*record);
+    auto place = due_.extract(due_.begin());  // so that no memory is needed
+    place.value().first = record->listed_due = record->Due();
+    due_.insert(std::move(place));
   }
   return record;
 }

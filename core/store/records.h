@@ -95,7 +95,8 @@ class OwnerRecords {
   /// Null where there is none.
   Record* Find(absl::string_view name);
   const Record* Find(absl::string_view name) const;
-  /// Its name must not be there. It is the most recently used.
+  /// Its name must not be there. It is the most recently used. Without memory
+  /// nothing has changed.
   Record& Add(Record record);
   /// It is the most recently used now.
   void Use(Record& record, Time now);

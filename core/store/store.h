@@ -1,6 +1,7 @@
 #ifndef ATTENTION_CORE_STORE_STORE_H_
 #define ATTENTION_CORE_STORE_STORE_H_
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -47,6 +48,8 @@ struct NewSequence {
   std::optional<Duration> idle_limit = {};  // above 0; absent: never expires
   bool claimed = false;  // by who makes it: Sequence::Claim()
   /// Keys that its layers are going to have, as Sequence::Create() takes them.
+  /// It is not made where there is no room for them, and drives nobody out
+  /// then.
   std::vector<int64_t> lengths = {};
 };
 
@@ -104,8 +107,9 @@ struct Expired {
 /// not there, and they may use its name for their own. Safe for several threads
 /// at once; what is done under its one lock takes microseconds, whatever it
 /// holds, but for choosing who goes to make room, which looks at their pages;
-/// pages are freed outside. Time is what callers say it is. Owners
-/// are counted for ever: let there be a list of them somewhere.
+/// pages are freed outside. Those who need room wait for who makes some. Time
+/// is what callers say it is. Owners are counted for ever: let there be a list
+/// of them somewhere.
 ///
 /// Where a sequence is not there: NOT_FOUND, which says whether it was evicted
 /// or has expired. Where there is no memory, or no more than others hold:
@@ -199,10 +203,12 @@ class Store {
                                      absl::string_view name,
                                      const Sequence* only = nullptr);
   Record Take(Record& record);
-  void AddRecord(OwnerRecords& owner, Record record);
+  Record& AddRecord(OwnerRecords& owner, Record record);
 
   absl::StatusOr<Entry> Use(absl::string_view owner, absl::string_view name,
                             Time now, const Sequence* only = nullptr);
+  absl::Status MakeRoomFor(OwnerRecords& owner, size_t sequences,
+                           int64_t bytes);
   absl::StatusOr<std::vector<Record>> MakeRecords(
       OwnerRecords& owner, absl::Span<const NewSequence> wanted, Time now);
   absl::Status AddAll(OwnerRecords& owner, std::vector<Record> records,
@@ -220,13 +226,18 @@ class Store {
   // more than the limit, or than others can give, drives nobody out.
   absl::Status WithRoom(OwnerRecords& asker, absl::FunctionRef<Room()> needed,
                         absl::FunctionRef<absl::Status()> attempt);
-  bool MakeRoom(OwnerRecords& asker, const Growth& more);
+  // `made`: rooms_made_ before it was tried. True where there may be room now.
+  bool MakeRoom(OwnerRecords& asker, const Growth& more, int64_t made);
   // With mutex_ held.
   std::vector<Record*> WhoGoes(const OwnerRecords& asker, const Growth& more);
   absl::Status Exhausted(const absl::Status& status, bool fits) const;
 
   const StoreOptions options_;
   const std::shared_ptr<PageBudget> budget_;
+  // Held by one who makes room, until its pages are free: else the next one,
+  // who does not see them yet, would make the same room again. Before mutex_.
+  std::mutex making_room_;
+  std::atomic<int64_t> rooms_made_{0};
   mutable std::mutex mutex_;
   std::map<std::string, OwnerRecords, std::less<>> owners_;
   IdleQueue idle_;

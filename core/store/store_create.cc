@@ -1,10 +1,12 @@
 // How sequences come into a store: made, or forked.
+#include <algorithm>
 #include <memory>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "core/store/store.h"
 
@@ -54,10 +56,36 @@ int64_t Store::BytesOf(const NewSequence& wanted) {
   return Sequence::BytesOf(wanted.form, wanted.lengths, record);
 }
 
-void Store::AddRecord(OwnerRecords& owner, Record record) {
-  owner.gone().Forget(record.name);
-  ++owner.counts().created;
-  idle_.Add(owner.Add(std::move(record)));
+// Where it lacks memory, nothing has changed.
+Record& Store::AddRecord(OwnerRecords& owner, Record record) {
+  Record& added = owner.Add(std::move(record));
+  absl::Cleanup take_back = [&] { owner.Take(added); };
+  idle_.Add(added);
+  std::move(take_back).Cancel();
+  owner.gone().Forget(added.name);
+  return added;
+}
+
+// For all of them, before any is built: what does not fit takes no time, and
+// drives nobody out piece by piece.
+absl::Status Store::MakeRoomFor(OwnerRecords& owner, size_t sequences,
+                                int64_t bytes) {
+  return WithRoom(
+      owner,
+      [&] {
+        return Room{bytes, {bytes}};
+      },
+      [&] {
+        if (bytes <= budget_->limit() - budget_->held()) {
+          return absl::OkStatus();
+        }
+        const std::string what =
+            sequences == 1 ? "a sequence"
+                           : absl::StrCat(sequences, " sequences, in all");
+        return absl::ResourceExhaustedError(
+            absl::StrCat("no memory for ", what, " of ", bytes,
+                         " bytes: the limit is reached"));
+      });
 }
 
 // Names that the callers chose are new; those that are wanted are made.
@@ -67,11 +95,14 @@ absl::StatusOr<std::vector<Record>> Store::MakeRecords(
   records.reserve(wanted.size());
   int64_t bytes = 0;
   for (const NewSequence& one : wanted) {
+    bytes += std::min(BytesOf(one), PageBudget::kUnlimited - bytes);
+  }
+  absl::Status status = MakeRoomFor(owner, wanted.size(), bytes);
+  if (!status.ok()) return status;
+  for (const NewSequence& one : wanted) {
     absl::StatusOr<std::string> name = one.name;
     if (one.name.empty()) name = MakeName();
     if (!name.ok()) return name.status();
-    bytes += Sequence::OwnBytes(one.form, one.lengths) +
-             RecordBytes(*name, one.label);
     records.push_back(
         {*std::move(name), one.label, nullptr, one.idle_limit, now});
   }
@@ -80,7 +111,7 @@ absl::StatusOr<std::vector<Record>> Store::MakeRecords(
     const NewSequence& one = wanted[n];
     Record& record = records[n];
     const int64_t own = RecordBytes(record.name, record.label);
-    absl::Status status = WithRoom(
+    status = WithRoom(
         owner,
         [&] {
           return Room{bytes, {left}};
@@ -94,7 +125,7 @@ absl::StatusOr<std::vector<Record>> Store::MakeRecords(
         });
     if (!status.ok()) return status;
     if (one.claimed) record.sequence->Claim();
-    left -= Sequence::OwnBytes(one.form, one.lengths) + own;
+    left -= BytesOf(one);
   }
   return records;
 }
@@ -107,7 +138,16 @@ absl::Status Store::AddAll(OwnerRecords& owner, std::vector<Record> records,
     if (owner.Find(records[n].name) == nullptr) continue;
     return OfNumber(numbered, n, Taken("name", records[n].name));
   }
-  for (Record& record : records) AddRecord(owner, std::move(record));
+  std::vector<Record*> added;
+  added.reserve(records.size());
+  absl::Cleanup take_back = [&] {  // without memory
+    for (Record* one : added) Take(*one);
+  };
+  for (Record& record : records) {
+    added.push_back(&AddRecord(owner, std::move(record)));
+  }
+  std::move(take_back).Cancel();
+  owner.counts().created += static_cast<int64_t>(records.size());
   return absl::OkStatus();
 }
 
@@ -120,10 +160,10 @@ absl::StatusOr<Created> Store::Create(absl::string_view owner,
 
 absl::StatusOr<std::vector<std::string>> Store::Create(
     absl::string_view owner, absl::Span<const NewSequence> wanted, Time now) {
+  std::vector<std::string> names;
+  names.reserve(wanted.size());  // once they are made, nothing may fail
   auto created = CreateAll(owner, wanted, now, /*numbered=*/true);
   if (!created.ok()) return created.status();
-  std::vector<std::string> names;
-  names.reserve(created->size());
   for (Created& one : *created) names.push_back(std::move(one.name));
   return names;
 }
@@ -209,6 +249,7 @@ absl::StatusOr<std::string> Store::Fork(absl::string_view owner,
     return Taken("new_name", *own_name);
   }
   AddRecord(*entry.owner, std::move(record));
+  ++entry.owner->counts().created;
   ++entry.owner->counts().forks;
   return own_name;
 }

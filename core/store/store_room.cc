@@ -22,31 +22,41 @@ absl::Status Store::WithRoom(OwnerRecords& asker,
                              absl::FunctionRef<Room()> needed,
                              absl::FunctionRef<absl::Status()> attempt) {
   for (;;) {
+    const int64_t made = rooms_made_;
     absl::Status status = attempt();
     if (!absl::IsResourceExhausted(status)) return status;
     const Room room = needed();
     const bool fits = room.least <= options_.memory_limit;
-    if (!fits || !options_.evict || !MakeRoom(asker, room.more)) {
+    if (!fits || !options_.evict || !MakeRoom(asker, room.more, made)) {
       return Exhausted(status, fits);
     }
   }
 }
 
-bool Store::MakeRoom(OwnerRecords& asker, const Growth& more) {
+bool Store::MakeRoom(OwnerRecords& asker, const Growth& more, int64_t made) {
+  const std::lock_guard making(making_room_);
+  // What others have made since may do: who finds that it does not comes again.
+  if (rooms_made_ != made) return true;
   std::vector<Record> gone;  // end after the lock
   {
     const std::lock_guard lock(mutex_);
-    for (Record* record : WhoGoes(asker, more)) {
+    const std::vector<Record*> chosen = WhoGoes(asker, more);
+    // What lacks memory comes before they are taken.
+    gone.reserve(chosen.size());
+    for (Record* record : chosen) {
       OwnerRecords& owner = *record->of;
+      owner.gone().Add(record->name, Gone::kEvicted);
       ++owner.counts().evictions;
       gone.push_back(Take(*record));
-      owner.gone().Add(gone.back().name, Gone::kEvicted);
     }
   }
+  if (gone.empty()) return false;
   for (const Record& record : gone) {
     record.sequence->Close(NotFound(record.name, Gone::kEvicted));
   }
-  return !gone.empty();
+  gone.clear();  // their pages are free before anybody else looks
+  ++rooms_made_;
+  return true;
 }
 
 // One after the other, of who then holds most, or, where all of theirs are in

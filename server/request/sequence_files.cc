@@ -100,8 +100,12 @@ absl::StatusOr<ImportedSequence> ImportSequence(store::Store& store,
     store.Delete(owner, made->name, sequence).IgnoreError();
     // NOT_FOUND would be a file that is not there.
     if (absl::IsNotFound(other)) return absl::AbortedError(other.message());
-    const bool is_of_rows =
-        absl::IsInvalidArgument(other) || absl::IsOutOfRange(other);
+    // They go on where the last ones ended.
+    if (absl::IsOutOfRange(other)) {
+      return absl::AbortedError(absl::StrCat(
+          "sequence '", made->name, "' was truncated while its file was read"));
+    }
+    const bool is_of_rows = absl::IsInvalidArgument(other);
     return other.ok() || is_of_rows ? OfFile(status, file) : other;
   }
   return ImportedSequence{std::move(made->name), reader->lengths()};

@@ -14,6 +14,9 @@ namespace {
 // are copied out of them.
 constexpr int64_t kCopiesOfAnswer = 2;
 
+// What a call of another server takes, beside its answer.
+constexpr int64_t kBytesOfCall = 20 << 10;
+
 // What can be merged.
 absl::Status CheckMergeable(const AttentionRequest& request) {
   const std::vector<WantedResult>& results = request.results;
@@ -99,6 +102,7 @@ PartOperation::PartOperation(std::shared_ptr<AttendWire> wire,
 absl::StatusOr<OperationNeeds> PartOperation::Plan(RequestFacts& facts) {
   absl::StatusOr<OperationNeeds> needs = attention_.Plan(facts);
   if (needs.ok()) {
+    needs->working_bytes += kBytesOfCall * rules_.other_answers;
     needs->reply_bytes *= 1 + kCopiesOfAnswer * rules_.other_answers;
   }
   return needs;

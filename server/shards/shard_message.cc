@@ -1,8 +1,10 @@
 #include "server/shards/shard_message.h"
 
+#include <set>
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "attention/v1/attention.pb.h"
 #include "server/shards/slice_reader.h"
@@ -131,9 +133,15 @@ absl::Status CheckShards(const std::vector<Slices>& shards, int level,
         absl::StrCat("shard.shards: more than ", kMostShardLevels,
                      " levels (expected a tree that is less deep)"));
   }
+  std::set<std::string> seen;
   for (const Slices& shard : shards) {
     absl::StatusOr<ShardPieces> pieces = ReadShard(shard);
     if (!pieces.ok()) return pieces.status();
+    if (!seen.insert(pieces->target).second) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "shard.shards: target '", absl::CHexEscape(pieces->target),
+          "' twice (expected one shard with all parts of a server)"));
+    }
     absl::Status below =
         CheckShards(pieces->others, level + 1, count, /*targets=*/nullptr);
     if (!below.ok()) return below;

@@ -39,9 +39,9 @@ struct ShardRequest {
 };
 
 /// INVALID_ARGUMENT where the bytes are no AttendShardsRequest, a field is
-/// unknown or comes more than kMostTimesOfAField times, a shard has no parts,
-/// or there are more levels than kMostShardLevels; RESOURCE_EXHAUSTED for too
-/// many shards or parts.
+/// unknown or comes more than kMostTimesOfAField times, a shard has no parts, a
+/// server would ask another one twice, or there are more levels than
+/// kMostShardLevels; RESOURCE_EXHAUSTED for too many shards or parts.
 absl::StatusOr<ShardRequest> ReadShardRequest(const ReceivedMessage& message);
 
 /// The AttendRequest of a part.

@@ -94,6 +94,9 @@ absl::Status AppendOperation::Run(const std::stop_token&, const Pauses&,
   absl::StatusOr<store::Appended> appended = access_.store->Append(
       access_.owner, message_.name(), message_.layer(), position, rows_,
       store::Clock::now(), sequence_.get());
+  // It was used until now: it may have waited for others, or copied much.
+  access_.store->Find(access_.owner, message_.name(), store::Clock::now())
+      .IgnoreError();
   if (!appended.ok()) return appended.status();
   facts.parts = 1;
   facts.repeatable = message_.has_position();

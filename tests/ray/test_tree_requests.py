@@ -65,7 +65,10 @@ def test_answers_of_others_are_counted_before_they_come(servers, normal):
         common = _request.encode_common(normal(1, 8, 2048, WIDTH), {"lse": True})
         few, many = (
             tree.request(common, [("", [own(name)]), *others])
-            for others in ([], [(servers.clients[0].target, [own(name)])] * 8)
+            for others in (
+                [],
+                [(other.target, [own(name)]) for other in servers.clients[:8]],
+            )
         )
         one.clients[0]._call(_channel.ATTEND_SHARDS, few, None, None)
         servers.forget()
@@ -98,6 +101,11 @@ WRONG = {
         lambda name: shards(name, [("127.0.0.1:1", name)] * 65),
         "RESOURCE_EXHAUSTED",
         "more than 64",
+    ),
+    "twice": (
+        lambda name: shards(name, [("127.0.0.1:1", name)] * 2),
+        "INVALID_ARGUMENT",
+        "target '127.0.0.1:1' twice",
     ),
     "no sequence": (lambda _: shards("missing"), "NOT_FOUND", "missing"),
 }

@@ -71,12 +71,40 @@ absl::Status GoOnAlways() { return absl::OkStatus(); }
 
 TEST_F(SequenceFilesTest, WhatTheStoreRefusesIsNotSaidOfTheFile) {
   ASSERT_THAT(ExportSequence(store_, "", "a", file_, GoOnAlways), IsOk());
-  store::Store small{store::StoreOptions{.memory_limit = 32 << 10}};
+  store::Store small{store::StoreOptions{.memory_limit = 24 << 10}};
   MakeIn(small);
   const store::NewSequence wanted{{}, "b", "", std::nullopt};
   EXPECT_THAT(ImportSequence(small, "", file_, wanted, GoOnAlways),
               StatusIs(absl::StatusCode::kResourceExhausted,
+                       ::testing::StartsWith("no memory for a sequence of")));
+  // There was room when it began.
+  ASSERT_THAT(small.Delete("", "a"), IsOk());
+  const auto take_room = [&] {
+    MakeIn(small);
+    return absl::OkStatus();
+  };
+  EXPECT_THAT(ImportSequence(small, "", file_, wanted, take_room),
+              StatusIs(absl::StatusCode::kResourceExhausted,
                        ::testing::StartsWith("no memory for 2 pages")));
+}
+
+// Room for a part of it would be made, and be of no use.
+TEST_F(SequenceFilesTest, WhereAllThatMayGoDoNotSufficeForAFileNobodyGoes) {
+  ASSERT_THAT(ExportSequence(store_, "", "a", file_, GoOnAlways), IsOk());
+  store::Store full{
+      store::StoreOptions{.memory_limit = 32 << 10, .evict = true}};
+  MakeIn(full);
+  const auto held = full.Find("", "a", now_);
+  store::NewSequence other{SmallForm(1), "other", "", std::nullopt};
+  ASSERT_THAT(full.Create("", other, now_), IsOk());
+  ASSERT_THAT(
+      full.Append("", "other", 0, 0, Rows(SmallForm(), 0, 64, 1).block(), now_),
+      IsOk());
+  const store::NewSequence wanted{{}, "b", "", std::nullopt};
+  EXPECT_THAT(ImportSequence(full, "", file_, wanted, GoOnAlways),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       ::testing::StartsWith("no memory for a sequence of")));
+  EXPECT_THAT(full.Describe("", "other", now_), IsOk());
 }
 
 TEST_F(SequenceFilesTest, AFileFitsWhereItsKeysDoAndElseDrivesNobodyOut) {
@@ -134,6 +162,20 @@ TEST_F(SequenceFilesTest, ASequenceThatIsDeletedWhileItIsReadIsAborted) {
   EXPECT_THAT(
       ImportSequence(store_, "", file_, wanted, remove),
       StatusIs(absl::StatusCode::kAborted, ::testing::HasSubstr("'b'")));
+}
+
+TEST_F(SequenceFilesTest, ASequenceThatIsTruncatedWhileItIsReadIsAborted) {
+  ASSERT_THAT(store_.Create("", {SmallForm(), "long", "", std::nullopt}, now_),
+              IsOk());
+  // It is read in two pieces.
+  const Rows rows(SmallForm(), 0, 1025, 1);
+  ASSERT_THAT(store_.Append("", "long", 0, 0, rows.block(), now_), IsOk());
+  ASSERT_THAT(ExportSequence(store_, "", "long", file_, GoOnAlways), IsOk());
+  const store::NewSequence wanted{{}, "b", "", std::nullopt};
+  const auto cut = [&] { return store_.Truncate("", "b", 0, now_); };
+  EXPECT_THAT(ImportSequence(store_, "", file_, wanted, cut),
+              StatusIs(absl::StatusCode::kAborted,
+                       "sequence 'b' was truncated while its file was read"));
 }
 
 TEST_F(SequenceFilesTest, ASequenceIsInUseUntilItsExportEnds) {

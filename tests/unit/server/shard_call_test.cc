@@ -162,14 +162,21 @@ class ShardCallTest : public ::testing::Test {
   }
   ~ShardCallTest() override { server_->Shutdown(); }
 
-  // One part of this server, and one of the other.
+  // One part of this server, and one of each other.
   grpc::Status Attend(v1::AttendResponse& response) {
+    return Attend({address_}, response);
+  }
+  grpc::Status Attend(const std::vector<std::string>& others,
+                      v1::AttendResponse& response) {
     v1::AttendRequest part = SmallRequest();
     v1::AttendShardsRequest request;
     v1::Shard& shard = *request.mutable_shard();
     *shard.add_parts()->mutable_key_value() = part.key_value();
-    shard.add_shards()->set_target(address_);
-    *shard.mutable_shards(0)->add_parts() = shard.parts(0);
+    for (const std::string& target : others) {
+      v1::Shard& other = *shard.add_shards();
+      other.set_target(target);
+      *other.add_parts() = shard.parts(0);
+    }
     part.clear_key_value();
     part.set_return_lse(true);
     *request.mutable_common() = std::move(part);
@@ -220,6 +227,18 @@ TEST_F(ShardCallTest, WithoutMemoryToAskAnotherServerItEnds) {
   EXPECT_EQ(Attend(response).error_code(),
             grpc::StatusCode::RESOURCE_EXHAUSTED);
   EXPECT_TRUE(Attend(response).ok());
+}
+
+TEST_F(ShardCallTest, WhatTheCallsOfOthersTakeIsCounted) {
+  std::vector<std::string> others;
+  for (size_t port = 1; port <= kMostShardsOfServer; ++port) {
+    others.push_back(absl::StrCat("127.0.0.1:", port));
+  }
+  v1::AttendResponse response;
+  const grpc::Status status = Attend(others, response);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_NE(status.error_message().find("memory_limit"), std::string::npos)
+      << status.error_message();
 }
 
 }  // namespace

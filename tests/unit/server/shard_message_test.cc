@@ -79,6 +79,14 @@ TEST(ShardMessageTest, EveryBeginningIsAnErrorOrAMessage) {
   }
 }
 
+// With a part, and a target of its own.
+v1::Shard& AddShard(v1::Shard& to, size_t number) {
+  v1::Shard& shard = *to.add_shards();
+  shard.set_target(std::to_string(number));
+  shard.add_parts();
+  return shard;
+}
+
 TEST(ShardMessageTest, BoundsAreThoseOfTheApi) {
   v1::AttendShardsRequest request;
   v1::Shard* shard = request.mutable_shard();
@@ -95,7 +103,7 @@ TEST(ShardMessageTest, BoundsAreThoseOfTheApi) {
   EXPECT_EQ(read().code(), absl::StatusCode::kInvalidArgument);
   request.mutable_shard()->clear_shards();
   for (size_t i = 0; i < kMostShardsOfServer; ++i) {
-    request.mutable_shard()->add_shards()->add_parts();
+    AddShard(*request.mutable_shard(), i);
   }
   EXPECT_EQ(read(), absl::OkStatus());
   request.mutable_shard()->add_shards()->add_parts();
@@ -107,10 +115,9 @@ TEST(ShardMessageTest, ServersOfAllLevelsAreBounded) {
   v1::Shard& root = *request.mutable_shard();
   root.add_parts();
   constexpr size_t kBelowEach = kMostShards / 32 - 1;
-  for (int i = 0; i < 32; ++i) {
-    v1::Shard& shard = *root.add_shards();
-    shard.add_parts();
-    for (size_t n = 0; n < kBelowEach; ++n) shard.add_shards()->add_parts();
+  for (size_t i = 0; i < 32; ++i) {
+    v1::Shard& shard = AddShard(root, i);
+    for (size_t n = 0; n < kBelowEach; ++n) AddShard(shard, n);
   }
   const auto read = [&request] {
     return ReadShardRequest(Cut(request.SerializeAsString(), 1000)).status();
@@ -118,6 +125,26 @@ TEST(ShardMessageTest, ServersOfAllLevelsAreBounded) {
   EXPECT_EQ(read(), absl::OkStatus());
   root.mutable_shards(7)->add_shards()->add_parts();
   EXPECT_EQ(read().code(), absl::StatusCode::kResourceExhausted);
+}
+
+// What is asked of it takes memory, and it has one place in the tree.
+TEST(ShardMessageTest, AServerAsksAnotherOneOnce) {
+  for (const int level : {0, 1}) {
+    v1::AttendShardsRequest request = TwoServers();
+    v1::Shard* shard = request.mutable_shard();
+    if (level > 0) shard = shard->mutable_shards(0);
+    AddShard(*shard, 1);
+    AddShard(*shard, 2);
+    const auto read = [&request] {
+      return ReadShardRequest(Cut(request.SerializeAsString(), 1000)).status();
+    };
+    EXPECT_EQ(read(), absl::OkStatus());
+    AddShard(*shard, 1);
+    EXPECT_EQ(read().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(read().message(),
+              "shard.shards: target '1' twice (expected one shard with all "
+              "parts of a server)");
+  }
 }
 
 // Serialized, with `common` as so many fields that are to be merged.

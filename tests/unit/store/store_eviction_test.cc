@@ -231,7 +231,7 @@ TEST(StoreEvictionTest, OfSequencesThatDoNotAllFitNoneDrivesOthersOut) {
     wanted.push_back({testing::SmallForm(), name, "", {}});
   }
   EXPECT_THAT(s.store.Create("", wanted, s.now),
-              StatusIs(kExhausted, HasSubstr("no memory for a sequence")));
+              StatusIs(kExhausted, HasSubstr("no memory for 3 sequences")));
   EXPECT_EQ(s.Figures("").evictions, 0);
   wanted.pop_back();
   EXPECT_THAT(s.store.Create("", wanted, s.now), IsOk());

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <latch>
 #include <map>
 #include <string>
 #include <thread>
@@ -21,6 +22,7 @@ namespace attention::store {
 namespace {
 
 using test::Random;
+using testing::AStore;
 using testing::Rows;
 using testing::SmallForm;
 using testing::SmallPage;
@@ -145,6 +147,42 @@ TEST(StoreThreadsTest, AStoreThatIsFullNeverGivesAWrongAnswer) {
   }
   EXPECT_EQ(store.budget().held(), 0);
   EXPECT_EQ(store.budget().pages(), 0);
+}
+
+// Room for all of them is made by the first one.
+TEST(StoreThreadsTest, ThoseWhoLackMemoryAtOnceDriveOutNoMoreThanOneAlone) {
+  constexpr int kThreads = 4;
+  constexpr int64_t kOnePage = 64;
+  const auto fill = [](AStore& s) {
+    ASSERT_TRUE(s.Create("", "large").ok());
+    ASSERT_TRUE(s.Append("", "large", 64 * kOnePage, 1).ok());
+    for (int i = 0; i < 8; ++i) {
+      ASSERT_TRUE(s.Create("", absl::StrCat("small", i)).ok());
+      ASSERT_TRUE(s.Append("", absl::StrCat("small", i), kOnePage, 1).ok());
+    }
+    for (int i = 0; i < kThreads; ++i) {
+      ASSERT_TRUE(s.Create("", absl::StrCat("grows", i)).ok());
+    }
+  };
+  AStore measured;
+  fill(measured);
+  const int64_t full = measured.store.budget().held();
+  for (int round = 0; round < 200 && !HasFailure(); ++round) {
+    AStore s({.memory_limit = full, .evict = true});
+    fill(s);
+    std::latch together(kThreads);
+    {
+      std::vector<std::jthread> threads;
+      threads.reserve(kThreads);
+      for (int i = 0; i < kThreads; ++i) {
+        threads.emplace_back([&, i] {
+          together.arrive_and_wait();
+          EXPECT_TRUE(s.Append("", absl::StrCat("grows", i), kOnePage, 1).ok());
+        });
+      }
+    }
+    EXPECT_EQ(s.Figures("").evictions, 1);
+  }
 }
 
 }  // namespace
