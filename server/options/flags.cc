@@ -57,11 +57,19 @@ std::string VariableOf(absl::string_view flag) {
 
 // Help shows the environment's name, but CLI11 does not read it by itself: it
 // would let the config file win over it.
+//
+// An empty value is a shell's variable that is not set, more often than not:
+// --callers-file "" would serve everybody. Of "--ready-file= --callers-file=a",
+// CLI11 takes the second for the first one's value.
 void Describe(CLI::Option* option, const std::string& flag,
               const std::string& help, const std::string& group) {
   option->description(absl::StrCat(help, " [", VariableOf(flag), "]"))
       ->group(group)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)
+      ->check([](const std::string& value) {
+        const bool missing = value.empty() || absl::StartsWith(value, "--");
+        return std::string(missing ? "its value is missing" : "");
+      });
 }
 
 // Reads values alone; their bounds are CheckOptions().

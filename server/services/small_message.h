@@ -28,7 +28,8 @@ absl::Status CheckSmall(const grpc::ByteBuffer& bytes, size_t most) {
                    bytes.Length(), " bytes (expected: at most ", most, ")"));
 }
 
-/// Of the Open Inference Protocol, which skips unknown fields. Errors as
+/// Of the Open Inference Protocol's methods other than inference, which skip
+/// unknown fields. Errors as
 /// CheckSmall(), INVALID_ARGUMENT where the bytes are no such message.
 template <typename Message>
 absl::StatusOr<Message> ReadSmallMessage(const grpc::ByteBuffer& bytes) {
@@ -50,8 +51,8 @@ absl::StatusOr<Message> ReadSmallMessage(const grpc::ByteBuffer& bytes) {
 template <typename Message>
 absl::StatusOr<Message> ReadStrictMessage(
     const grpc::ByteBuffer& bytes, size_t most = kMostSmallMessageBytes) {
-  static const auto* const rules = new SplitRules(
-      *Message::descriptor(), UnknownFields::kRefuse, /*elements=*/{});
+  static const auto* const rules =
+      new SplitRules(*Message::descriptor(), /*elements=*/{});
   absl::Status small = CheckSmall<Message>(bytes, most);
   if (!small.ok()) return small;
   grpc::ByteBuffer shared = bytes;  // the slices of one are taken out of it

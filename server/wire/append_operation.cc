@@ -15,7 +15,6 @@ constexpr int64_t kMostBytesAtOnce = 64 << 10;
 const SplitRules& AppendRules() {
   static const auto* const rules =
       new SplitRules{*v1::AppendRequest::descriptor(),
-                     UnknownFields::kRefuse,
                      {v1::Tensor::descriptor()->FindFieldByNumber(
                          v1::Tensor::kDataFieldNumber)}};
   return *rules;

@@ -137,7 +137,6 @@ const pb::FieldDescriptor* ScoringField(const v1::AttendRequest& message) {
 const SplitRules& AttendRules() {
   static const auto* const rules =
       new SplitRules{*v1::AttendRequest::descriptor(),
-                     UnknownFields::kRefuse,
                      {v1::Tensor::descriptor()->FindFieldByNumber(
                          v1::Tensor::kDataFieldNumber)}};
   return *rules;

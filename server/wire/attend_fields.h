@@ -11,7 +11,7 @@
 /// nothing here.
 namespace attention::server {
 
-/// How its tensors' data is split off; unknown fields are refused.
+/// How its tensors' data is split off.
 const SplitRules& AttendRules();
 
 /// The tensors of `message`, whose elements are marks of `elements`, and its

@@ -44,7 +44,6 @@ absl::Status ReadInput(int index, const InputTensor& input,
 const SplitRules& InferRules() {
   static const auto* const rules = new SplitRules{
       *ModelInferRequest::descriptor(),
-      UnknownFields::kSkip,
       {ModelInferRequest::descriptor()->FindFieldByName("raw_input_contents"),
        ModelInferRequest::InferInputTensor::descriptor()->FindFieldByName(
            "contents")}};

@@ -10,8 +10,7 @@
 
 namespace attention::server {
 
-/// How raw_input_contents and contents are split off; unknown fields are
-/// skipped.
+/// How raw_input_contents and contents are split off.
 const SplitRules& InferRules();
 
 /// Where the elements of a request's inputs are, of those that lie in no

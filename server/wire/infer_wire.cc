@@ -102,22 +102,30 @@ absl::StatusOr<AttentionRequest> InferWire::Decode(ReceivedMessage message,
                                                    HoldBytes hold) {
   absl::StatusOr<MessageElements> elements =
       SplitMessage(std::move(message), InferRules(), message_);
-  if (!elements.ok()) return elements.status();
-  elements_ = *std::move(elements);
+  const absl::Status read = elements.status();
+  if (read.ok()) elements_ = *std::move(elements);
   MessageInputs inputs(message_, elements_, hold);
-  return ToRequest(inputs, hold);
+  return ToRequest(read, inputs, hold);
 }
 
-absl::StatusOr<AttentionRequest> InferWire::ToRequest(InputElements& inputs,
-                                                      HoldBytes hold) {
+absl::Status InferWire::FindSequence() {
   auto model = models_.Find(message_.model_name(), message_.model_version());
   if (!model.ok()) return model.status();
   model_ = *std::move(model);
-  // First: a start ends an older sequence whatever is wrong with the rest.
   auto sequence = ReadSequence(message_.parameters());
   if (!sequence.ok()) return sequence.status();
   sequence_ = *std::move(sequence);
   if (sequence_) sequence_->life.names = NamesOf(*sequence_, model_->name);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<AttentionRequest> InferWire::ToRequest(const absl::Status& read,
+                                                      InputElements& inputs,
+                                                      HoldBytes hold) {
+  // First: a start ends an older sequence whatever is wrong with the rest.
+  const absl::Status found = FindSequence();
+  if (!read.ok()) return read;
+  if (!found.ok()) return found;
 
   RequestBuilder builder(model_->defaults, model_->owner);
   absl::Status status = CheckId(id());

@@ -26,8 +26,9 @@ class InferWire : public AttentionWire {
             bool on_stream)
       : models_(models), regions_(regions), on_stream_(on_stream) {}
 
-  /// Unknown fields are skipped, as the protocol's other servers do; an unknown
-  /// parameter or input is refused by name.
+  /// Unknown fields are refused, which the protocol's other servers skip: one
+  /// that is dropped could have been a mask. So are unknown parameters and
+  /// inputs, by name.
   absl::StatusOr<AttentionRequest> Decode(ReceivedMessage message,
                                           HoldBytes hold) override;
   Rpc rpc() const override {
@@ -49,8 +50,11 @@ class InferWire : public AttentionWire {
   /// What is asked for, without elements.
   inference::ModelInferRequest& message() { return message_; }
   const inference::ModelInferRequest& message() const { return message_; }
-  /// The request that message() and the inputs' elements are.
-  absl::StatusOr<AttentionRequest> ToRequest(InputElements& inputs,
+  /// The request that message() and the inputs' elements are. `read` is what is
+  /// wrong with message() as far as is known, and returned once the sequence
+  /// has been looked for.
+  absl::StatusOr<AttentionRequest> ToRequest(const absl::Status& read,
+                                             InputElements& inputs,
                                              HoldBytes hold);
 
   /// The reply, of its fields but raw_output_contents and of those entries:
@@ -59,6 +63,9 @@ class InferWire : public AttentionWire {
                                std::vector<grpc::Slice> elements);
 
  private:
+  // The model and the sequence of message_.
+  absl::Status FindSequence();
+
   const ModelTable& models_;
   const SharedMemoryAccess regions_;
   const bool on_stream_;

@@ -91,10 +91,9 @@ struct SplitRules::MessagePlan {
   }
 };
 
-SplitRules::SplitRules(const pb::Descriptor& message, UnknownFields unknown,
+SplitRules::SplitRules(const pb::Descriptor& message,
                        std::vector<const pb::FieldDescriptor*> elements)
-    : unknown_(unknown),
-      elements_(std::move(elements)),
+    : elements_(std::move(elements)),
       most_other_bytes_(elements_.empty() ? std::numeric_limits<size_t>::max()
                                           : kMostOtherBytes),
       root_(PlanOf(message)) {}
@@ -152,10 +151,11 @@ class MessageSplitter {
     std::string skeleton;
     skeleton.reserve(kUsualOtherBytes);
     absl::Status status = CopyMessage(*rules_.root_, "", skeleton);
-    if (!status.ok()) return status;
+    if (!status.ok()) return unknown_.ok() ? status : unknown_;
     if (!message.ParseFromString(skeleton)) {
       return NotAMessage("a field is malformed");
     }
+    if (!unknown_.ok()) return unknown_;
     return std::move(result_);
   }
 
@@ -186,7 +186,7 @@ class MessageSplitter {
     const int number = WireFormatLite::GetTagFieldNumber(tag);
     const FieldPlan* const plan = message.Find(number);
     if (plan == nullptr || !plan->Takes(wire_type)) {
-      return Unknown(message, plan, tag);
+      return PassOver(message, plan, tag);
     }
     if (&message == rules_.root_ && number < MessageElements::kFields) {
       result_.came_.set(static_cast<size_t>(number));
@@ -206,14 +206,22 @@ class MessageSplitter {
     }
   }
 
+  // An unknown field: the message is refused, but what is known of it is read,
+  // unless too much is not.
+  absl::Status PassOver(const MessagePlan& message, const FieldPlan* plan,
+                        uint32_t tag) {
+    if (unknown_.ok()) unknown_ = Unknown(message, plan, tag);
+    const int begin = in_.CurrentPosition();
+    const bool skipped = WireFormatLite::SkipField(&in_, tag);
+    unknown_bytes_ +=
+        static_cast<size_t>(1 + in_.CurrentPosition() - begin);  // with its tag
+    return skipped && unknown_bytes_ <= kMostOtherBytes ? absl::OkStatus()
+                                                        : unknown_;
+  }
+
   // To protobuf, a field of another wire type is unknown, too.
-  absl::Status Unknown(const MessagePlan& message, const FieldPlan* plan,
-                       uint32_t tag) {
-    if (rules_.unknown_ == UnknownFields::kSkip) {
-      return WireFormatLite::SkipField(&in_, tag)
-                 ? absl::OkStatus()
-                 : NotAMessage("a field is malformed");
-    }
+  static absl::Status Unknown(const MessagePlan& message, const FieldPlan* plan,
+                              uint32_t tag) {
     if (plan == nullptr) {
       return absl::InvalidArgumentError(
           absl::StrCat("field ", WireFormatLite::GetTagFieldNumber(tag), " of ",
@@ -345,6 +353,8 @@ class MessageSplitter {
   SliceInputStream stream_;
   pb::io::CodedInputStream in_;
   MessageElements result_;
+  absl::Status unknown_;  // the error of the first unknown field
+  size_t unknown_bytes_ = 0;
 };
 
 absl::StatusOr<MessageElements> SplitMessage(ReceivedMessage slices,

@@ -45,12 +45,6 @@ class MessageElements {
   std::bitset<kFields> came_;
 };
 
-/// What a splitter does with a field that the message's type does not have.
-enum class UnknownFields : uint8_t {
-  kRefuse,  // one that is dropped could have been a mask
-  kSkip,
-};
-
 /// What is split off messages of one type. Made once for each.
 class SplitRules {
  public:
@@ -58,7 +52,7 @@ class SplitRules {
   /// within it: of type bytes, which the mark then stands in, or messages with
   /// a field `bytes_contents`, which it then stands in. Where there are none,
   /// a message may be of any size: whoever brings it bounds it.
-  SplitRules(const google::protobuf::Descriptor& message, UnknownFields unknown,
+  SplitRules(const google::protobuf::Descriptor& message,
              std::vector<const google::protobuf::FieldDescriptor*> elements);
   ~SplitRules();
 
@@ -70,7 +64,6 @@ class SplitRules {
   // What becomes of each field of the message and of those within it.
   const MessagePlan* PlanOf(const google::protobuf::Descriptor& message);
 
-  const UnknownFields unknown_;
   const std::vector<const google::protobuf::FieldDescriptor*> elements_;
   const size_t most_other_bytes_;
   std::map<const google::protobuf::Descriptor*, std::unique_ptr<MessagePlan>>
@@ -85,11 +78,14 @@ class SplitRules {
 ///
 /// Repeated fields, oneofs and merges have protobuf's own meaning.
 /// INVALID_ARGUMENT where the bytes are not a message, where a field is unknown
-/// and `rules` refuse that (also in a member of a oneof that a later one
-/// replaces), where a string is not UTF-8, where more than 64 fields hold
-/// elements, or where all others beside such take more than 64 KiB.
+/// (one that is dropped could have been a mask; also in a member of a oneof
+/// that a later one replaces), where a string is not UTF-8, where more than 64
+/// fields hold elements, or where all others beside such take more than 64 KiB.
 /// RESOURCE_EXHAUSTED where memory runs out. A length that claims more bytes
 /// than there are allocates nothing.
+///
+/// Where nothing but unknown fields is wrong, of 64 KiB at most, `message` has
+/// the others nevertheless.
 absl::StatusOr<MessageElements> SplitMessage(
     ReceivedMessage slices, const SplitRules& rules,
     google::protobuf::Message& message);

@@ -98,7 +98,13 @@ class ContentsReader {
         wire_type == WireFormatLite::WIRETYPE_LENGTH_DELIMITED) {
       return ReadPacked(in);
     }
-    return WireFormatLite::SkipField(&in, tag) ? absl::OkStatus() : Malformed();
+    if (number == field_) {
+      return Error(absl::StrCat("wire type ", static_cast<int>(wire_type),
+                                " is not that of ", Name(type_), " contents"));
+    }
+    return Error(absl::StrCat("field ", number,
+                              " of InferTensorContents is unknown to this "
+                              "server"));
   }
 
   absl::Status ReadPacked(pb::io::CodedInputStream& in) {

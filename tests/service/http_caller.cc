@@ -48,17 +48,18 @@ bool HttpCaller::told_of_end() const {
   return (::SSL_get_shutdown(ssl_.get()) & SSL_RECEIVED_SHUTDOWN) != 0;
 }
 
-void HttpCaller::Send(absl::string_view text) {
+bool HttpCaller::Send(absl::string_view text) {
   while (!text.empty()) {
-    if (!socket_.ok()) return;
+    if (!socket_.ok()) return false;
     const ssize_t sent =
         ssl_ != nullptr
             ? ::SSL_write(ssl_.get(), text.data(),
                           static_cast<int>(text.size()))
             : ::send(socket_.get(), text.data(), text.size(), MSG_NOSIGNAL);
-    if (sent <= 0) return;
+    if (sent <= 0) return false;
     text.remove_prefix(static_cast<size_t>(sent));
   }
+  return true;
 }
 
 ssize_t HttpCaller::Receive(char* bytes, size_t size) {

@@ -18,7 +18,8 @@ class HttpCaller {
   /// handshake fails, nothing is sent and nothing comes.
   explicit HttpCaller(const std::string& address, SSL_CTX* tls = nullptr);
 
-  void Send(absl::string_view text);
+  /// False where the server takes no more, as far as is known by then.
+  bool Send(absl::string_view text);
   /// Up to where the server closes the connection, or to the first `end`; what
   /// came within a minute where neither does.
   std::string Read(const std::string& end = "");

@@ -5,7 +5,10 @@
 
 #include <thread>
 
+#include "absl/strings/str_cat.h"
 #include "tests/service/gated_server.h"
+#include "tests/service/http_caller.h"
+#include "tests/service/http_infer.h"
 #include "tests/service/infer_requests.h"
 #include "tests/service/inference_sequence_fixture.h"
 #include "tests/service/requests.h"
@@ -65,6 +68,40 @@ TEST_F(InferSequenceTest, AStartThatIsWrongEndsTheOlderOne) {
   wrong.mutable_inputs(0)->set_name("queries");
   ExpectRefusal(Infer(client_, wrong).status(),
                 absl::StatusCode::kInvalidArgument, {"input 'queries'"});
+  EXPECT_EQ(SequencesIn(client_).sequences_size(), 0);
+}
+
+TEST_F(InferSequenceTest, AStartThatIsWrongOverHttpEndsTheOlderOne) {
+  for (const char* wrong :
+       {R"("inputs":[{"name":"query"}],"parameters":{)",
+        R"("causal":"top_left","parameters":{)",
+        R"("id":"a","id":"b","parameters":{)",
+        R"("model_name":"gaussian_attention","parameters":{)",
+        R"("outputs":[{"parameters":{"binary_data":"yes"}}],"parameters":{)",
+        R"("parameters":{"scale":[],)"}) {
+    OutputOf(OfSequence(Step(0, 3), 7, At::kStart));
+    const std::string start =
+        absl::StrCat("{", wrong, R"("sequence_id":7,"sequence_start":true}})");
+    EXPECT_EQ(HttpStatus(HttpPost(server_->http_address(), kInferPath, start)),
+              400)
+        << wrong;
+    ExpectRefusal(
+        Infer(client_, OfSequence(Step(3, 4), 7, At::kMiddle)).status(),
+        absl::StatusCode::kNotFound, {"sequence_id number 7: "});
+  }
+}
+
+// A field of a later version of the protocol.
+TEST_F(InferSequenceTest, AStartWithAnUnknownFieldEndsTheOlderOne) {
+  OutputOf(OfSequence(Step(0, 3), 7, At::kStart));
+  const std::string unknown = {15 << 3, 1};
+  ExpectRefusal(
+      client_
+          .Call(kModelInfer,
+                unknown +
+                    OfSequence(Step(0, 5), 7, At::kStart).SerializeAsString())
+          .status(),
+      absl::StatusCode::kInvalidArgument, {"field 15 of ModelInferRequest"});
   EXPECT_EQ(SequencesIn(client_).sequences_size(), 0);
 }
 

@@ -51,11 +51,17 @@ void CountedBytes::Swap(CountedBytes& other) noexcept {
 absl::Status CountedBytes::Grow(size_t bytes, size_t most, Refusal* refusal) {
   if (bytes <= room()) return absl::OkStatus();
   const size_t needed = size_ + bytes;
-  const size_t wanted =
+  size_t wanted =
       std::max(needed, std::min(most, std::max(2 * capacity_, kLeastGrowth)));
-  Refusal why = Refusal::kNone;
-  if (budget_ != nullptr) {
-    why = budget_->Resize(hold_, address_, static_cast<int64_t>(wanted));
+  const auto take = [this, &wanted] {
+    return budget_ == nullptr
+               ? Refusal::kNone
+               : budget_->Resize(hold_, address_, static_cast<int64_t>(wanted));
+  };
+  Refusal why = take();
+  if (why != Refusal::kNone && wanted > needed) {
+    wanted = needed;  // nobody asked for more
+    why = take();
   }
   if (why != Refusal::kNone) {
     if (refusal != nullptr) *refusal = why;

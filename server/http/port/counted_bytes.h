@@ -54,7 +54,8 @@ class CountedBytes {
   ~CountedBytes();
 
   /// Room for `bytes` >= 0 more behind end(). Where that takes more memory, it
-  /// doubles, up to `most` bytes in all where that is enough.
+  /// doubles, up to `most` bytes in all where that is enough, unless the budget
+  /// has room for no more than `bytes`.
   /// RESOURCE_EXHAUSTED where the budget or the memory is used up; `refusal` is
   /// set to which, unless it is null.
   absl::Status Grow(size_t bytes, size_t most = SIZE_MAX,

@@ -1,5 +1,6 @@
 #include "server/http/port/http_session.h"
 
+#include <algorithm>
 #include <boost/asio/post.hpp>
 #include <utility>
 
@@ -60,11 +61,13 @@ void HttpSession::Dispatch() {
 }
 
 void HttpSession::Watch() {
-  // What was sent ahead is read after the reply; nothing more until then.
-  if (watching_ || buffer_.size() > 0) return;
+  // What was sent ahead is answered after the reply. Of who sends more than
+  // there is room for, the end is not seen until then.
+  const size_t room = buffer_.max_size() - buffer_.size();
+  if (watching_ || room == 0) return;
   watching_ = true;
   stream_.async_read_some(
-      buffer_.prepare(kReadAhead),
+      buffer_.prepare(std::min(room, kReadAhead)),
       [self = shared_from_this()](Error error, size_t bytes) {
         self->OnWatched(error, bytes);
       });
@@ -74,8 +77,11 @@ void HttpSession::OnWatched(Error error, size_t bytes) {
   watching_ = false;
   buffer_.commit(bytes);
   // It was ended to close the connection, or goes on with another request.
-  if (written_ && (!error || next_ == Next::kCloseSlowly)) return GoOn();
-  if (!error) return;
+  if (written_ &&
+      (!error || next_ == Next::kCloseSlowly || buffer_.size() > 0)) {
+    return GoOn();
+  }
+  if (!error) return Watch();
   if (const auto exchange = exchange_.lock()) exchange->SayGone();
   // With the reply, where there is one to write.
   if (written_) Close();

@@ -87,6 +87,17 @@ absl::Status BodyTooLarge(uint64_t most) {
       "memory_limit)"));
 }
 
+// Whether there were empty lines before a request (RFC 9112, 2.2): some callers
+// send one behind a body.
+bool SkipEmptyLines(beast::flat_buffer& buffer) {
+  const absl::string_view text(static_cast<const char*>(buffer.data().data()),
+                               buffer.size());
+  size_t lines = 0;
+  while (absl::StartsWith(text.substr(lines), "\r\n")) lines += 2;
+  buffer.consume(lines);
+  return lines > 0;
+}
+
 // Of a place that is left for probes.
 absl::Status NoPlace() {
   return RetryAfter(
@@ -113,6 +124,9 @@ void HttpSession::Read() {
 void HttpSession::OnHead(Error error) {
   // A reserved place is always to be had for the next one.
   if (!place_->reserved()) place_->SetBusy();
+  if (error == http::error::bad_method && SkipEmptyLines(buffer_)) {
+    return Read();
+  }
   if (error) return Refuse(error);
   if (const auto checked = CheckHead(parser_->get()); !checked.ok()) {
     return RefuseBody(ErrorReply(checked));

@@ -5,12 +5,15 @@
 #include <boost/beast/http/empty_body.hpp>
 #include <boost/beast/http/message.hpp>
 #include <chrono>
+#include <cstdint>
 #include <limits>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "server/base/version.h"
 #include "server/http/port/http_access.h"
 #include "server/http/port/http_session.h"
@@ -34,6 +37,19 @@ std::vector<boost::asio::const_buffer> BodyOf(const HttpReply& reply) {
     body.emplace_back(piece.begin(), piece.size());
   }
   return body;
+}
+
+// "Sun, 06 Nov 1994 08:49:37 GMT" (RFC 9110, 5.6.7); made once a second.
+const std::string& DateNow() {
+  thread_local int64_t second = std::numeric_limits<int64_t>::min();
+  thread_local std::string date;
+  const absl::Time now = absl::Now();
+  if (absl::ToUnixSeconds(now) != second) {
+    second = absl::ToUnixSeconds(now);
+    date =
+        absl::FormatTime("%a, %d %b %Y %H:%M:%S GMT", now, absl::UTCTimeZone());
+  }
+  return date;
 }
 
 // How much to write at a time: Asio's own condition stops at 64 KiB.
@@ -71,6 +87,7 @@ std::string HttpSession::ReplyHead(size_t body_bytes) const {
   http::response<http::empty_body> head(
       static_cast<http::status>(reply_.status), parser_->get().version());
   head.set(http::field::server, absl::StrCat("attention-server/", Version()));
+  head.set(http::field::date, DateNow());
   head.set(http::field::cache_control, "no-store");
   for (const auto& [name, value] : reply_.headers) head.set(name, value);
   head.keep_alive(keep_alive_);
@@ -87,7 +104,8 @@ void HttpSession::OnWritten(Error error) {
   // While the next request is waited for, the reply's memory is not kept.
   reply_ = {};
   // TLS has words for the end, without which some callers take it for an error.
-  const bool slowly = linger_ || stream_.encrypted();
+  // Who has sent more than was answered may still be sending.
+  const bool slowly = linger_ || stream_.encrypted() || buffer_.size() > 0;
   if (keep_alive_) {
     next_ = Next::kRead;
   } else {
@@ -96,8 +114,9 @@ void HttpSession::OnWritten(Error error) {
   if (error || next_ == Next::kClose) return Close();
   if (!watching_) return GoOn();
   written_ = true;
-  if (next_ == Next::kRead) return SetIdle();
-  // TLS cannot be shut down while it reads, nor a buffer be read into twice.
+  if (next_ == Next::kRead && buffer_.size() == 0) return SetIdle();
+  // The next request may be there. TLS cannot be shut down while it reads, nor
+  // a buffer be read into twice.
   Error ignored;
   stream_.socket().cancel(ignored);
 }

@@ -34,6 +34,7 @@ struct EveryMember : nlohmann::ordered_map<Key, Value, Less, Allocator> {
 };
 using RequestJson = nlohmann::basic_json<EveryMember>;
 
+constexpr char kParameters[] = "parameters";
 constexpr size_t kMostTensors = 64;
 // Of a caller's text that is in a message.
 constexpr size_t kMostKeyTold = 64;
@@ -110,21 +111,26 @@ absl::Status ReadParameter(const std::string& where, const RequestJson& value,
   return absl::OkStatus();
 }
 
+// All of them, also behind one that is wrong; the error is the first one's.
+absl::Status ReadParameterValues(const std::string& where,
+                                 const RequestJson& value,
+                                 InferParameters& parameters) {
+  if (!value.is_object()) return Expected(where, value, "an object");
+  absl::Status read;
+  for (const auto& [key, one] : value.get_ref<const RequestJson::object_t&>()) {
+    const std::string name =
+        absl::StrCat(where, ".", key.substr(0, kMostKeyTold));
+    read.Update(parameters.contains(key)
+                    ? FieldError(name, "comes twice")
+                    : ReadParameter(name, one, parameters[key]));
+  }
+  return read;
+}
+
 Member ParametersMember(InferParameters& parameters) {
-  return {"parameters",
+  return {kParameters,
           [&parameters](const std::string& where, const RequestJson& value) {
-            if (!value.is_object()) return Expected(where, value, "an object");
-            for (const auto& [key, one] :
-                 value.get_ref<const RequestJson::object_t&>()) {
-              const std::string name =
-                  absl::StrCat(where, ".", key.substr(0, kMostKeyTold));
-              if (parameters.contains(key)) {
-                return FieldError(name, "comes twice");
-              }
-              absl::Status read = ReadParameter(name, one, parameters[key]);
-              if (!read.ok()) return read;
-            }
-            return absl::OkStatus();
+            return ReadParameterValues(where, value, parameters);
           }};
 }
 
@@ -176,9 +182,9 @@ std::string NameOf(const std::string& name, const char* list, size_t index) {
 absl::Status FindElements(const std::string& name, const RequestJson& json,
                           const InputTensor& input, InferJson::Input& place) {
   place.in_region = NamesRegion(input.parameters());
-  if (json.contains("parameters") &&
-      json.at("parameters").contains("binary_data_size")) {
-    const RequestJson& bytes = json.at("parameters").at("binary_data_size");
+  if (json.contains(kParameters) &&
+      json.at(kParameters).contains("binary_data_size")) {
+    const RequestJson& bytes = json.at(kParameters).at("binary_data_size");
     if (!bytes.is_number_unsigned() ||
         !std::in_range<int64_t>(bytes.get<uint64_t>())) {
       return Expected(absl::StrCat(name, ".binary_data_size"), bytes,
@@ -255,29 +261,33 @@ absl::StatusOr<RequestJson> ParseHead(const InferJsonParts& parts) {
 
 }  // namespace
 
-absl::StatusOr<InferJson> ReadInferJson(absl::string_view text,
-                                        HoldBytes hold) {
+absl::Status ReadInferJson(absl::string_view text, HoldBytes hold,
+                           InferJson& json) {
   const absl::StatusOr<InferJsonParts> parts = CutData(text, hold);
   if (!parts.ok()) return parts.status();
-  const absl::StatusOr<RequestJson> json = ParseHead(*parts);
-  if (!json.ok()) return json.status();
-  if (!json->is_object()) return Expected("body", *json, "an object");
-  InferJson result;
-  absl::Status status = ReadMembers(
-      *json, [] { return std::string(); },
-      {Text("id", *result.fields.mutable_id()),
+  const absl::StatusOr<RequestJson> head = ParseHead(*parts);
+  if (!head.ok()) return head.status();
+  if (!head->is_object()) return Expected("body", *head, "an object");
+  // First: what is wrong before them must not hide them.
+  json.read = true;
+  absl::Status parameters;
+  if (head->contains(kParameters)) {
+    parameters = ReadParameterValues(kParameters, head->at(kParameters),
+                                     *json.fields.mutable_parameters());
+  }
+  return ReadMembers(
+      *head, [] { return std::string(); },
+      {Text("id", *json.fields.mutable_id()),
        // The kserve SDK repeats what the path says.
-       Text("model_name", *result.fields.mutable_model_name()),
-       ParametersMember(*result.fields.mutable_parameters()),
+       Text("model_name", *json.fields.mutable_model_name()),
+       {kParameters, [&](const auto&, const auto&) { return parameters; }},
        Tensors("inputs",
                [&](size_t index, const RequestJson& input) {
-                 return ReadInput(index, input, *parts, result);
+                 return ReadInput(index, input, *parts, json);
                }),
        Tensors("outputs", [&](size_t index, const RequestJson& output) {
-         return ReadOutput(index, output, result);
+         return ReadOutput(index, output, json);
        })});
-  if (!status.ok()) return status;
-  return result;
 }
 
 }  // namespace attention::server

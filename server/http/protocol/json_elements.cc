@@ -1,5 +1,6 @@
 #include "server/http/protocol/json_elements.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstddef>
@@ -19,6 +20,9 @@ namespace {
 
 // Of a caller's text that is in a message.
 constexpr size_t kMostTold = 64;
+// Of a number: a double has at most 767 digits that count. A token is looked at
+// several times without a pause.
+constexpr size_t kMostToken = 4 << 10;
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 bool IsSpace(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
@@ -183,6 +187,7 @@ class ElementReader {
     if (value_level_ != open_.size()) return Mixed();
     if (nested_ && value_level_ != shape_.size()) return NotNested();
     const absl::string_view token = Token();
+    if (token.size() > kMostToken) return Misfit(token);
     const auto value = kValueOf(token);
     if (!value.has_value()) return Misfit(token);
     if (next_ < end_) {
@@ -194,16 +199,18 @@ class ElementReader {
     return absl::OkStatus();
   }
 
-  // A number, a word, or a string with its quotes.
+  // A number, a word, or a string with its quotes; its begin where it is too
+  // long to be an element.
   absl::string_view Token() {
     const size_t begin = at_++;
+    const size_t end = std::min(text_.size(), begin + kMostToken + 1);
     if (text_[begin] == '"') {
-      while (at_ < text_.size() && text_[at_] != '"') {
+      while (at_ < end && text_[at_] != '"') {
         at_ += text_[at_] == '\\' ? 2 : 1;
       }
       ++at_;
     } else {
-      while (at_ < text_.size() && !EndsToken(text_[at_])) ++at_;
+      while (at_ < end && !EndsToken(text_[at_])) ++at_;
     }
     return text_.substr(begin, at_ - begin);
   }

@@ -14,7 +14,8 @@ namespace attention::server {
 
 /// Reads an array of JSON, `text` from its bracket to its bracket, as the
 /// elements of a tensor: flat, or nested as `shape` is. Each number is rounded
-/// once, from its digits to `type`; integers are exact. FP32 and FP64 take the
+/// once, from its digits to `type`; integers are exact. None has more than 4096
+/// characters. FP32 and FP64 take the
 /// strings "NaN", "Infinity" and "-Infinity", as protobuf's JSON does. FP16 and
 /// BF16 have no form in JSON, here as in the protocol's other servers.
 ///

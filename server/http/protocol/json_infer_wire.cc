@@ -157,25 +157,26 @@ absl::StatusOr<AttentionRequest> JsonInferWire::Decode(ReceivedMessage body,
       parts.slices().empty() ? grpc::Slice() : parts.slices().front();
   const absl::StatusOr<size_t> bytes = JsonBytes(whole.size());
   if (!bytes.ok()) return bytes.status();
-  absl::StatusOr<InferJson> json = ReadInferJson(
-      {reinterpret_cast<const char*>(whole.begin()), *bytes}, hold);
-  if (!json.ok()) return json.status();
-  const std::string& named = json->fields.model_name();
+  InferJson json;
+  absl::Status read = ReadInferJson(
+      {reinterpret_cast<const char*>(whole.begin()), *bytes}, hold, json);
+  if (!json.read) return read;
+  message() = std::move(json.fields);
+  const std::string named = message().model_name();
   if (!named.empty() && named != head_.model) {
-    return FieldError("model_name",
-                      absl::StrCat("'", named, "' (expected '", head_.model,
-                                   "', as in the path, or none)"));
+    read.Update(FieldError(
+        "model_name", absl::StrCat("'", named, "' (expected '", head_.model,
+                                   "', as in the path, or none)")));
   }
-  message() = std::move(json->fields);
   message().set_model_name(head_.model);
   message().set_model_version(head_.version);
-  if (absl::Status flags = ReadFlags(); !flags.ok()) return flags;
+  read.Update(ReadFlags());
   const absl::Span<const std::byte> behind(
       reinterpret_cast<const std::byte*>(whole.begin()) + *bytes,
       whole.size() - *bytes);
-  JsonInputs inputs(message(), json->inputs, behind, hold);
+  JsonInputs inputs(message(), json.inputs, behind, hold);
   if (!behind.empty()) body_ = ReceivedSlice(whole);
-  return ToRequest(inputs, hold);
+  return ToRequest(read, inputs, hold);
 }
 
 bool JsonInferWire::IsBinary(const std::string& name) const {

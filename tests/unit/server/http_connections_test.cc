@@ -180,6 +180,23 @@ TEST_P(HttpServerConnectionsTest, WhileDrainingAReplyClosesItsConnection) {
   EXPECT_TRUE(server_->WaitUntilNone(now + std::chrono::minutes(1)));
 }
 
+// To close at once what a caller still sends to would take the reply from it.
+TEST_P(HttpServerConnectionsTest, WhileDrainingACallerMaySendOnForAMoment) {
+  Start();
+  HttpCaller caller(address_, tls());
+  caller.Send(
+      absl::StrCat("GET /held HTTP/1.1\r\nHost: test\r\n\r\n", kRequest));
+  const auto exchange = WaitUntilHeld();
+  ASSERT_NE(exchange, nullptr);
+  EXPECT_FALSE(server_->Drain(std::chrono::steady_clock::now()));
+  exchange->Reply({.body = "later"});
+  EXPECT_THAT(caller.Read(), testing::HasSubstr("later"));
+  EXPECT_TRUE(caller.closed());
+  // A connection that is gone answers the first with a reset.
+  EXPECT_TRUE(caller.Send(kRequest));
+  EXPECT_TRUE(caller.Send(kRequest));
+}
+
 INSTANTIATE_TEST_SUITE_P(Speeches, HttpServerConnectionsTest,
                          testing::Values(Speech::kPlain, Speech::kTls,
                                          Speech::kPlainWhereTlsIsTaken),

@@ -96,6 +96,18 @@ TEST_P(HttpFramingTest, WantsOneHost) {
   ExpectRefusedAndClosed("Host: a/b@c\r\n", "Host: not a name");
 }
 
+TEST_P(HttpFramingTest, EmptyLinesBeforeARequestAreIgnored) {
+  Start();
+  HttpCaller caller(address_, tls());
+  const std::string post = absl::StrCat("POST /body HTTP/1.1\r\n", kHost,
+                                        "Content-Length: 4\r\n\r\nbody\r\n");
+  caller.Send(absl::StrCat("\r\n", post, post, "\r\n"));
+  EXPECT_EQ(HttpStatus(caller.Read("body")), 200);
+  EXPECT_EQ(HttpStatus(caller.Read("body")), 200);
+  caller.Send(absl::StrCat("GET /last HTTP/1.1\r\n", kHost, "\r\n"));
+  EXPECT_EQ(HttpStatus(caller.Read("GET /last\n")), 200);
+}
+
 TEST_P(HttpFramingTest, Http10NeedsNoHost) {
   Start();
   HttpCaller caller(address_, tls());

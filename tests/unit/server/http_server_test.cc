@@ -12,6 +12,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "tests/service/http_caller.h"
 #include "tests/unit/server/http_server_fixture.h"
 
@@ -54,6 +56,26 @@ TEST_P(HttpServerTest, HeadGetsTheHeadersAlone) {
   const std::string answer = HttpAnswer(address_, "/a", "HEAD", tls());
   EXPECT_THAT(answer, HasSubstr("Content-Length: 7\r\n"));
   EXPECT_EQ(HttpBody(answer), "");
+}
+
+TEST_P(HttpServerTest, AReplySaysWhenItWasMade) {
+  Start();
+  const absl::Time before = absl::Now() - absl::Seconds(1);  // none has parts
+  for (const char* method : {"GET", "NONSENSE"}) {
+    const std::string answer = HttpAnswer(address_, "/a", method, tls());
+    const std::string name = "\r\nDate: ";
+    const size_t date = answer.find(name);
+    ASSERT_NE(date, std::string::npos) << answer;
+    absl::Time made;
+    EXPECT_TRUE(absl::ParseTime(
+        "%a, %d %b %Y %H:%M:%S GMT",
+        answer.substr(date + name.size(),
+                      sizeof("Sun, 06 Nov 1994 08:49:37 GMT") - 1),
+        &made, nullptr))
+        << answer;
+    EXPECT_GT(made, before);
+    EXPECT_LE(made, absl::Now());
+  }
 }
 
 TEST_P(HttpServerTest, ATraceComesBackWithEveryReply) {
@@ -135,6 +157,15 @@ TEST_P(HttpServerTest, RefusesABodyInChunksAtItsLimit) {
   EXPECT_EQ(HttpStatus(caller.Read("\r\n\r\n")), 413);
 }
 
+// What comes to a body of `size` bytes, in one chunk.
+std::string AnswerToChunk(HttpCaller caller, size_t size) {
+  caller.Send(absl::StrCat(
+      "POST /body HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n"
+      "Transfer-Encoding: chunked\r\n\r\n",
+      absl::Hex(size), "\r\n", std::string(size, 'x'), "\r\n0\r\n\r\n"));
+  return caller.Read();
+}
+
 // What is taken for it grows in steps.
 TEST_P(HttpServerTest, ABodyInChunksMayTakeAllThatIsLeftToOne) {
   HttpLimits limits;
@@ -143,12 +174,7 @@ TEST_P(HttpServerTest, ABodyInChunksMayTakeAllThatIsLeftToOne) {
   Start(limits);
   const auto most = static_cast<size_t>(limits.bodies->limit_of_one());
   const auto answer = [this](size_t size) {
-    HttpCaller caller(address_, tls());
-    caller.Send(absl::StrCat(
-        "POST /body HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n"
-        "Transfer-Encoding: chunked\r\n\r\n",
-        absl::Hex(size), "\r\n", std::string(size, 'x'), "\r\n0\r\n\r\n"));
-    return caller.Read();
+    return AnswerToChunk(HttpCaller(address_, tls()), size);
   };
   for (const size_t size : {most * 11 / 20, most - 1, most}) {
     EXPECT_EQ(HttpStatus(answer(size)), 200) << size;
@@ -198,6 +224,23 @@ void SendPartOfABody(HttpCaller& caller, size_t size, size_t sent) {
   caller.Send(absl::StrCat("POST /body HTTP/1.1\r\nHost: test\r\n",
                            "Content-Length: ", size, "\r\n\r\n",
                            std::string(sent, 'x')));
+}
+
+// Its last step, which would double it, takes what is needed.
+TEST_P(HttpServerTest, ABodyInChunksMayTakeWhatAnUnfinishedOneLeaves) {
+  HttpLimits limits;
+  limits.bodies =
+      std::make_shared<const ByteBudget>(ByteBudget{limits.ledger, 1000 << 10});
+  Start(limits);
+  HttpCaller unfinished(address_, tls());
+  SendPartOfABody(unfinished, 2, 1);
+  while (limits.ledger->Of(Kept::kBodies).amount == 0) {
+    std::this_thread::yield();
+  }
+  const auto most = static_cast<size_t>(limits.bodies->limit_of_one());
+  EXPECT_EQ(
+      HttpStatus(AnswerToChunk(HttpCaller(address_, tls()), most * 11 / 20)),
+      200);
 }
 
 TEST(CountedBytesTest, TellWhoseRoomIsUsedUp) {
@@ -276,6 +319,60 @@ TEST_P(HttpServerTest, WhoWaitsForAReplyIsToldThatTheCallerHasGone) {
             std::future_status::ready);
   exchange->Reply({});
   EXPECT_TRUE(ConnectionsBecome(0));
+}
+
+TEST_P(HttpServerTest, WhatFollowsARequestHidesNoEnd) {
+  Start();
+  for (const std::string& more : {std::string("\r\n"), std::string(kRequest)}) {
+    auto caller = std::make_unique<HttpCaller>(address_, tls());
+    caller->Send(
+        absl::StrCat("GET /held HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", more));
+    const auto exchange = WaitUntilHeld();
+    ASSERT_NE(exchange, nullptr);
+    std::promise<void> gone;
+    exchange->OnGone([&gone] { gone.set_value(); });
+    caller.reset();
+    EXPECT_EQ(gone.get_future().wait_for(std::chrono::minutes(1)),
+              std::future_status::ready);
+    exchange->Reply({});
+    EXPECT_TRUE(ConnectionsBecome(0));
+  }
+}
+
+TEST_P(HttpServerTest, WhatIsSentWhileAReplyIsWaitedForIsAnsweredAfterIt) {
+  Start();
+  HttpCaller caller(address_, tls());
+  const std::string held = "GET /held HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n";
+  caller.Send(held);
+  auto exchange = WaitUntilHeld();
+  ASSERT_NE(exchange, nullptr);
+  caller.Send(absl::StrCat(kRequest, held, "GET /b"));
+  exchange->Reply({.body = "first"});
+  EXPECT_EQ(HttpStatus(caller.Read("first")), 200);
+  EXPECT_EQ(HttpStatus(caller.Read("GET /a\n")), 200);
+  exchange = WaitUntilHeld();
+  ASSERT_NE(exchange, nullptr);
+  exchange->Reply({.body = "second"});
+  EXPECT_EQ(HttpStatus(caller.Read("second")), 200);
+  caller.Send(" HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
+  EXPECT_EQ(HttpStatus(caller.Read("GET /b\n")), 200);
+}
+
+TEST_P(HttpServerTest, ALargeBodyMayFollowARequestThatIsHeld) {
+  Start();
+  HttpCaller caller(address_, tls());
+  const std::string body(kMostBody, 'x');
+  std::thread sends([&] {
+    caller.Send(absl::StrCat("GET /held HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+                             "POST /body HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+                             "Connection: close\r\nContent-Length: ",
+                             body.size(), "\r\n\r\n", body));
+  });
+  const auto exchange = WaitUntilHeld();
+  if (exchange != nullptr) exchange->Reply({.body = "first"});
+  sends.join();
+  EXPECT_EQ(HttpStatus(caller.Read("first")), 200);
+  EXPECT_TRUE(HttpBody(caller.Read()) == body);
 }
 
 TEST_P(HttpServerTest, WhatCannotBeAnsweredForWantOfMemoryIsClosed) {

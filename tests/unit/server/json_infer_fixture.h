@@ -22,12 +22,13 @@ inline std::string Input(const std::string& type, const std::string& shape,
 // The first input's elements, beside what is read before them.
 inline absl::StatusOr<AlignedBuffer> ReadElements(
     const std::string& text, HoldBytes hold = HoldUncounted) {
-  const absl::StatusOr<InferJson> json = ReadInferJson(text, HoldUncounted);
-  if (!json.ok()) return json.status();
-  if (json->inputs.empty() || !json->inputs[0].data) return AlignedBuffer();
-  const auto& input = json->fields.inputs(0);
+  InferJson json;
+  const absl::Status read = ReadInferJson(text, HoldUncounted, json);
+  if (!read.ok()) return read;
+  if (json.inputs.empty() || !json.inputs[0].data) return AlignedBuffer();
+  const auto& input = json.fields.inputs(0);
   absl::StatusOr<AlignedBuffer> elements = ReadJsonElements(
-      *json->inputs[0].data, *DataTypeFromName(input.datatype()), input.shape(),
+      *json.inputs[0].data, *DataTypeFromName(input.datatype()), input.shape(),
       hold);
   if (elements.ok()) return elements;
   return Named(input.name() + ".data", elements.status());

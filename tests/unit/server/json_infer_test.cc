@@ -67,16 +67,18 @@ TEST(InferJsonTest, LongTextIsTakenApartWithPauses) {
               absl::StrCat("[\"", std::string(3 << 20, '1'), "\"]")),
         absl::StrCat("{\"id\":\"", std::string(3 << 20, 'i'), "\"}")}) {
     int pauses = 0;
-    (void)ReadInferJson(text, [&pauses](int64_t bytes) {
+    InferJson json;
+    const auto count = [&pauses](int64_t bytes) {
       EXPECT_EQ(bytes, 0);
       ++pauses;
       return absl::OkStatus();
-    });
+    };
+    (void)ReadInferJson(text, count, json);
     EXPECT_EQ(pauses, 3);  // in 3 MiB and some bytes
     absl::Status stopped = absl::CancelledError("stopped");
-    EXPECT_EQ(
-        ReadInferJson(text, [&stopped](int64_t) { return stopped; }).status(),
-        stopped);
+    EXPECT_EQ(ReadInferJson(
+                  text, [&stopped](int64_t) { return stopped; }, json),
+              stopped);
   }
 }
 
@@ -191,6 +193,24 @@ TEST(InferJsonTest, NumbersAreRoundedOnce) {
               ElementsAre(0.0));
 }
 
+TEST(InferJsonTest, ANumberHasAtMost4096Characters) {
+  const auto half = [](size_t characters) {
+    return absl::StrCat("0.5", std::string(characters - 3, '0'));
+  };
+  EXPECT_THAT(
+      Elements<float>(Input("FP32", "[1]", absl::StrCat("[", half(4096), "]"))),
+      ElementsAre(0.5F));
+  const std::string longer = half(4097);
+  for (const std::string& token :
+       {longer, absl::StrCat("\"", longer, "\""), longer + "0"}) {
+    const auto read =
+        ReadElements(Input("FP32", "[2]", absl::StrCat("[1,", token, "]")));
+    EXPECT_EQ(read.status().message(),
+              absl::StrCat("query.data: element 1 is ", token.substr(0, 64),
+                           " (expected numbers of FP32)"));
+  }
+}
+
 TEST(InferJsonTest, WhatJsonHasNoNumberForIsAString) {
   const auto values = Elements<float>(
       Input("FP32", "[3]", R"(["NaN","Infinity","-Infinity"])"));
@@ -243,30 +263,32 @@ TEST(InferJsonTest, AKeyWithAnEscapeIsTheSame) {
 
 // The kserve SDK sends it.
 TEST(InferJsonTest, TheModelMayBeNamedBesideThePath) {
-  const auto json =
-      ReadInferJson(R"({"model_name":"a","inputs":[]})", HoldUncounted);
-  EXPECT_TRUE(json.ok()) << json.status();
+  InferJson json;
+  EXPECT_EQ(
+      ReadInferJson(R"({"model_name":"a","inputs":[]})", HoldUncounted, json),
+      absl::OkStatus());
 }
 
 TEST(InferJsonTest, ParametersKeepTheirTypes) {
-  const auto json = ReadInferJson(
-      R"({"id":"a","parameters":{"b":true,"i":-1,
+  InferJson json;
+  ASSERT_EQ(ReadInferJson(
+                R"({"id":"a","parameters":{"b":true,"i":-1,
           "u":18446744073709551615,"d":0.5,"s":"text"},
           "inputs":[{"name":"query","datatype":"FP32","shape":[2],
                      "parameters":{"binary_data_size":8}}],
           "outputs":[{"name":"output","parameters":{"binary_data":true}}]})",
-      HoldUncounted);
-  ASSERT_TRUE(json.ok()) << json.status();
-  const auto& parameters = json->fields.parameters();
+                HoldUncounted, json),
+            absl::OkStatus());
+  const auto& parameters = json.fields.parameters();
   EXPECT_TRUE(parameters.at("b").bool_param());
   EXPECT_EQ(parameters.at("i").int64_param(), -1);
   EXPECT_EQ(parameters.at("u").uint64_param(),
             std::numeric_limits<uint64_t>::max());
   EXPECT_EQ(parameters.at("d").double_param(), 0.5);
   EXPECT_EQ(parameters.at("s").string_param(), "text");
-  EXPECT_EQ(json->inputs[0].binary_bytes, 8);
+  EXPECT_EQ(json.inputs[0].binary_bytes, 8);
   EXPECT_TRUE(
-      json->fields.outputs(0).parameters().at("binary_data").bool_param());
+      json.fields.outputs(0).parameters().at("binary_data").bool_param());
 }
 
 TEST(InferJsonTest, MemoryForElementsIsAskedFor) {

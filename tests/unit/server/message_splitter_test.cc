@@ -357,14 +357,34 @@ TEST(SplitMessage, LeavesEveryOtherFieldAsItIs) {
   EXPECT_EQ(split.message.parameters().at("sigma").double_param(), 2);
 }
 
-TEST(SplitMessage, SkipsUnknownFieldsWhereTheRulesSaySo) {
+TEST(SplitMessage, ReadsWhatIsKnownBesideUnknownFields) {
   const std::string unknown = Field(15, "x");
   const std::string group = {14 << 3 | 3, 1 << 3, 7, 14 << 3 | 4};
-  ASSERT_OK_AND_ASSIGN(
-      const SplitInfer split,
-      SplitOfInfer(unknown + Field(3, "id") + group + Field(5, unknown)));
-  EXPECT_EQ(split.message.id(), "id");
-  EXPECT_EQ(split.message.inputs_size(), 1);
+  inference::ModelInferRequest message;
+  EXPECT_THAT(
+      SplitMessage(OneSlice(Field(5, unknown) + group + Field(3, "id")),
+                   InferRules(), message)
+          .status(),
+      StatusIs(kInvalid,
+               "field 15 of InferInputTensor is unknown to this server"));
+  EXPECT_EQ(message.id(), "id");
+  EXPECT_EQ(message.inputs_size(), 1);
+}
+
+TEST(SplitMessage, ReadsOnBehindAFewUnknownFieldsAlone) {
+  for (const std::string& unknown :
+       {Field(15, std::string(100, 'x')), std::string{15 << 3, 1}}) {
+    std::string bytes;
+    while (bytes.size() <= 65 << 10) bytes += unknown;
+    inference::ModelInferRequest message;
+    EXPECT_THAT(
+        SplitMessage(OneSlice(bytes + Field(3, "id")), InferRules(), message)
+            .status(),
+        StatusIs(kInvalid,
+                 "field 15 of ModelInferRequest is unknown "
+                 "to this server"));
+    EXPECT_EQ(message.id(), "");
+  }
 }
 
 TEST(SplitMessage, RefusesAMapKeyThatIsNotUtf8) {

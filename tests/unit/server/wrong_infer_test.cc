@@ -1,5 +1,6 @@
 // Requests that InferWire refuses.
 #include <gmock/gmock.h>
+#include <google/protobuf/unknown_field_set.h>
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -42,6 +43,38 @@ INSTANTIATE_TEST_SUITE_P(
             },
             "input 'mask' is unknown to scaled_dot_product_attention "
             "(known are query, key, value, valid_lens, attend_mask, bias"},
+        WrongInferRequest{
+            "UnknownField",
+            [](ModelInferRequest& r) {
+              r.GetReflection()->MutableUnknownFields(&r)->AddVarint(20, 1);
+            },
+            "field 20 of ModelInferRequest is unknown to this server"},
+        WrongInferRequest{
+            "UnknownFieldOfContents",
+            [](ModelInferRequest& r) {
+              r.clear_raw_input_contents();
+              auto& contents = *r.mutable_inputs(0)->mutable_contents();
+              contents.add_fp32_contents(1);
+              contents.add_fp32_contents(2);
+              contents.GetReflection()
+                  ->MutableUnknownFields(&contents)
+                  ->AddVarint(20, 1);
+            },
+            "query: field 20 of InferTensorContents is unknown to this "
+            "server"},
+        WrongInferRequest{"ContentsOfAnotherWireType",
+                          [](ModelInferRequest& r) {
+                            r.clear_raw_input_contents();
+                            auto& contents =
+                                *r.mutable_inputs(0)->mutable_contents();
+                            contents.add_fp32_contents(1);
+                            contents.add_fp32_contents(2);
+                            contents.GetReflection()
+                                ->MutableUnknownFields(&contents)
+                                ->AddVarint(contents.kFp32ContentsFieldNumber,
+                                            1);
+                          },
+                          "query: wire type 0 is not that of FP32 contents"},
         WrongInferRequest{
             "InputTwice",
             [](ModelInferRequest& r) {
