@@ -158,8 +158,9 @@ void RequestStream::Place(Arrived arrived, SequenceStep step) {
   if (step.layers.empty() || order_.Add(arrived.number, std::move(step))) {
     ready_.push_back(std::move(arrived));
   } else {
-    waiting_bytes_ += arrived.message.bytes();
+    const int64_t bytes = arrived.message.bytes();
     waiting_.emplace(arrived.number, std::move(arrived.message));
+    waiting_bytes_ += bytes;
   }
 }
 
@@ -225,19 +226,22 @@ void RequestStream::Emit(int64_t number, Task::Outcome outcome) {
     return absl::OkStatus();
   };
   const absl::Status noted = WithoutBadAlloc(note);
-  bool failed = false;  // the stream, with this reply or before it
+  bool fails = false;  // the stream, with this reply
   {
     const std::lock_guard lock(mutex_);
     --under_way_;
     if (!noted.ok()) GiveUp(noted);
-    failed = !failure_.ok();
+    // Once: those that are stopped emit within Stop().
+    fails = !failure_.ok() && !std::exchange(stops_all_, true);
   }
-  if (failed) Stop(StopReason::kCancelled);
+  if (fails) Stop(StopReason::kCancelled);
   StartAll();
   Advance();
 }
 
 void RequestStream::NoteReply(int64_t number, Reply reply) {
+  // No reply goes out any more, and the next one in order may never come.
+  if (!failure_.ok()) return early_.clear();
   if (!rules_.in_order) return Queue(std::move(reply));
   early_.emplace(number, std::move(reply));
   while (!early_.empty() && early_.begin()->first == next_reply_) {
@@ -299,6 +303,7 @@ void RequestStream::OnCallersChanged() {
     if (known.ok()) return;
     caller_known_ = false;
     failure_ = std::move(known);
+    stops_all_ = true;
     // What is being written is waited for, but not for as long as others.
     watch_.Hurry();
   }

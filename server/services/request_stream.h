@@ -135,6 +135,7 @@ class RequestStream final
   ReplyWatch::Watch watch_;  // while writing_, and from Finish() to OnDone()
   int64_t under_way_ = 0;    // those that were read, and are in no list
   absl::Status failure_;     // what ends the stream, where the rules say so
+  bool stops_all_ = false;   // because of it
   bool draining_ = false;
   bool broken_ = false;  // cancelled, or a write failed: nothing more goes out
   bool finished_ = false;  // Finish() was called, or is about to be

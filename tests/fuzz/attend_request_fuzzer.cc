@@ -1,6 +1,6 @@
 // Decoding of AttendRequest against protobuf's own parser: what we accept it
 // accepts with the same content, and what it accepts without unknown fields we
-// accept, however the bytes are cut into slices.
+// accept, however the bytes are cut into slices. Then every step of serving it.
 #include <google/protobuf/message.h>
 #include <google/protobuf/unknown_field_set.h>
 
@@ -16,6 +16,7 @@
 #include "server/request/results.h"
 #include "server/wire/attend_fields.h"
 #include "server/wire/attend_wire.h"
+#include "tests/fuzz/compute_results.h"
 #include "tests/fuzz/expect.h"
 #include "tests/fuzz/quiet_protobuf.h"
 #include "tests/fuzz/slice_cuts.h"
@@ -66,7 +67,7 @@ Split SplitOf(std::vector<grpc::Slice> slices) {
   return split;
 }
 
-// Every step up to computing, as a server takes them.
+// Every step, as a server takes them.
 void Serve(const uint8_t* data, size_t size) {
   static const auto* const models = new ModelRepository;
   AttendWire wire(/*on_stream=*/true, *models);
@@ -81,6 +82,8 @@ void Serve(const uint8_t* data, size_t size) {
       !results.Allocate().ok()) {
     return;
   }
+  wire.Gather(nullptr);
+  ComputeResults(*request, *valid, results);
   Expect(static_cast<int64_t>(
              wire.Encode(results.sent(), {}).bytes().Length()) <= kLimit,
          "a reply that fits is not longer than its bound");

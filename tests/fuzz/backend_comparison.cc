@@ -12,6 +12,7 @@
 #include "tests/fuzz/expect.h"
 #include "tests/fuzz/fuzzed_problem.h"
 #include "tests/support/oracle.h"
+#include "tests/support/own_keys.h"
 #include "tests/support/packed_entries.h"
 #include "tests/support/tolerance.h"
 
@@ -56,15 +57,18 @@ void CompareWithReference(absl::Span<const uint8_t> bytes, int64_t most_work,
   const FuzzedProblem made = ProblemOf(bytes, most_work);
   const Variant& variant = variants[made.variant % variants.size()];
   AttentionProblem problem = made.owned.problem;
-  auto results = variant.run(problem);
+  const auto asked = [&made, &problem] {
+    return made.own_keys ? WithOwnKeys(problem) : problem;
+  };
+  auto results = variant.run(asked());
   if (absl::IsUnimplemented(results.status())) {
     // A device's kernels leave these to the next backend.
     problem.wanted.top_k.reset();
     problem.wanted.key_weights = false;
     problem.wanted.scores.reset();
-    results = variant.run(problem);
+    results = variant.run(asked());
   }
-  const auto reference = RunOn(Reference(), problem);
+  const auto reference = RunOn(Reference(), asked());
   // An option of keys that a device leaves to the next backend.
   const bool on_device = absl::StartsWith(variant.name, "cuda");
   if (on_device && absl::IsUnimplemented(results.status())) return;

@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "tests/fuzz/choice_reader.h"
+#include "tests/fuzz/more_options.h"
 #include "tests/support/factors.h"
 #include "tests/support/packed_problem.h"
 #include "tests/support/random_problem.h"
@@ -30,50 +32,17 @@ constexpr double kScales[] = {0, 0.25, -1.5, 40, 1e-20, 1e10, -1e-40, 2e38};
 constexpr double kSigmas[] = {1, 0.1, 12, 1e-3, 1e6, 1e-19, 1e30};
 constexpr double kSlopes[] = {0, 1, 1e-30, -0.125, 1e6, 1e30, 3e38};
 constexpr double kSinks[] = {0, 100, -100, 1e10, 3e38, -3e38, 1e-40};
-constexpr double kOffsets[] = {0, 1e4, 0x1p31, 0x1p62, -0x1p62, -1e4};
 // A scale that may count as 0 is one of which all products may.
 constexpr double kQuantizers[] = {0, 1, 1e-30, 1e-41, 1e6, 1e9};
 constexpr double kSoftcaps[] = {1, 0.01, 1e-30, 1e6, 1e30, 3e38};
 
-class Reader {
- public:
-  explicit Reader(absl::Span<const uint8_t> bytes) : bytes_(bytes) {}
-
-  bool empty() const { return at_ >= bytes_.size(); }
-  int64_t Byte() { return empty() ? 0 : bytes_[at_++]; }
-  int64_t Word() {
-    const int64_t low = Byte();
-    return low + 256 * Byte();
-  }
-  /// Into `extent`, at most `most`, where the next number is not 0.
-  void Override(int64_t number, int64_t most, int64_t& extent) {
-    if (number != 0) extent = number % (most + 1);
-  }
-  /// The same for a width, of which the last 25 choices are large ones.
-  void OverrideWidth(int64_t most, int64_t& width) {
-    const int64_t number = Byte();
-    if (number > 230) {
-      width = 200 * (number - 230) + number % 3;
-    } else {
-      Override(number, most, width);
-    }
-  }
-  template <size_t n>
-  double Pick(const double (&list)[n], double otherwise) {
-    const int64_t choice = Byte();
-    return choice == 0 ? otherwise : list[choice % static_cast<int64_t>(n)];
-  }
-
- private:
-  absl::Span<const uint8_t> bytes_;
-  size_t at_ = 0;
-};
-
 // Multiplications, a quarter of those of projections (they are quick) and a few
 // for each tanh.
 int64_t WorkOf(const ProblemSpec& spec) {
-  const int64_t queries = spec.batch * spec.query_heads * spec.query_length;
-  const int64_t keys = spec.batch * spec.query_heads * spec.key_length;
+  // Of no queries, and no batch, there still are parameters.
+  const int64_t heads = std::max<int64_t>(1, spec.batch) * spec.query_heads;
+  const int64_t queries = heads * std::max<int64_t>(1, spec.query_length);
+  const int64_t keys = heads * spec.key_length;
   int64_t score = spec.width;
   int64_t projections = 0;
   if (spec.scoring == ScoringKind::kAdditive) {
@@ -123,7 +92,7 @@ void MakePackable(ProblemSpec& spec) {
 }
 
 // A packed batch of entries that `spec` is the longest of.
-void SetPacked(Reader& reader, const ProblemSpec& spec, int64_t entries,
+void SetPacked(ChoiceReader& reader, const ProblemSpec& spec, int64_t entries,
                uint64_t seed, FuzzedProblem& made) {
   std::vector<EntryLengths> lengths;
   int64_t most_keys = 0;
@@ -190,12 +159,13 @@ std::vector<std::pair<const char*, TensorView>> Replaceable(
   } else if (const auto* bilinear = std::get_if<Bilinear>(&problem.scoring)) {
     tensors.emplace_back("m", bilinear->m);
   }
+  if (problem.masks.bias) tensors.emplace_back("bias", *problem.masks.bias);
   return tensors;
 }
 
 // The first row's scales, the first head's slope and sink and the first batch
 // entry's offset, where there are any, become one of the list's.
-void SetExtremes(Reader& reader, FuzzedProblem& made) {
+void SetExtremes(ChoiceReader& reader, FuzzedProblem& made) {
   const AttentionProblem& problem = made.owned.problem;
   const auto set = [&](const char* name, const std::optional<TensorView>& view,
                        double value) {
@@ -221,7 +191,7 @@ void SetExtremes(Reader& reader, FuzzedProblem& made) {
   }
 }
 
-void Replace(Reader& reader, FuzzedProblem& made) {
+void Replace(ChoiceReader& reader, FuzzedProblem& made) {
   const auto tensors = Replaceable(made.owned.problem);
   for (int n = 0; n < kMostReplacements && !reader.empty(); ++n) {
     const auto& [name, view] =
@@ -240,8 +210,9 @@ void Replace(Reader& reader, FuzzedProblem& made) {
     const double value =
         Replacement(choice, view.type, absl::string_view(name) == "value");
     // The contract speaks of what is not finite in query, key and value alone.
-    const bool parameter = name[0] == 'w' || name[0] == 'm';
-    if (parameter && !std::isfinite(value)) continue;
+    const bool other =
+        absl::string_view("wmb").find(name[0]) != absl::string_view::npos;
+    if (other && !std::isfinite(value)) continue;
     SetElement(view, index, value);
     absl::StrAppend(&made.description, "\n  ", name, " ",
                     ShapeToString(view.shape), " at ", ShapeToString(index),
@@ -252,7 +223,7 @@ void Replace(Reader& reader, FuzzedProblem& made) {
 }  // namespace
 
 FuzzedProblem ProblemOf(absl::Span<const uint8_t> bytes, int64_t most_work) {
-  Reader reader(bytes);
+  ChoiceReader reader(bytes);
   std::vector<int> row;
   for (const Factor& factor : Factors()) {
     row.push_back(static_cast<int>(reader.Byte() %
@@ -279,6 +250,7 @@ FuzzedProblem ProblemOf(absl::Span<const uint8_t> bytes, int64_t most_work) {
     spec.softcap = softcap;
   }
   if (spec.scoring != ScoringKind::kAdditive) spec.hidden_width = 1;
+  const MoreOptions more = ReadMoreOptions(reader, spec);
   const int64_t entries = reader.Byte() % (kMostEntries + 1);
   if (entries > 0) MakePackable(spec);
   Shrink(spec, most_work / std::max<int64_t>(1, entries));
@@ -299,9 +271,11 @@ FuzzedProblem ProblemOf(absl::Span<const uint8_t> bytes, int64_t most_work) {
       ", scale: ", spec.scale ? absl::StrCat(*spec.scale) : "default",
       ", sigma: ", spec.sigma,
       ", softcap: ", spec.softcap ? absl::StrCat(*spec.softcap) : "none",
-      ", seed: ", seed);
+      ", seed: ", seed, DescribeMore(spec, more));
   SetExtremes(reader, made);
   Replace(reader, made);
+  SetMoreOptions(more, made.owned.problem);
+  made.own_keys = HasOwnKeys(more, made.owned.problem);
   return made;
 }
 

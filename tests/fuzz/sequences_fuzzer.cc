@@ -23,12 +23,15 @@
 #include "server/wire/infer_values.h"
 #include "server/wire/infer_wire.h"
 #include "server/wire/sequence_steps.h"
+#include "tests/fuzz/compute_results.h"
 #include "tests/fuzz/expect.h"
 #include "tests/fuzz/quiet_protobuf.h"
 #include "tests/fuzz/slice_cuts.h"
 
 namespace attention::server {
 namespace {
+
+constexpr int64_t kMostResultBytes = 1 << 20;
 
 ResidentStore& Resident() {
   static auto* const resident = [] {
@@ -105,15 +108,21 @@ void ReadAsPlanned(SequenceKeys& keys, AttentionRequest& request) {
   const auto planned = ValidateBatch(request.problem);
   if (!planned.ok()) return;
   const int64_t bytes = planned->ResultBytes();
+  if (bytes > kMostResultBytes) return;
   if (!keys.Read(request).ok()) return;
   const auto valid = ValidateBatch(request.problem);
   Expect(valid.ok(), "what was planned can be computed");
   // Nobody else appends; an entry may name what the one before has made longer.
   Expect(request.sequences.size() > 1 || valid->ResultBytes() == bytes,
          "and is as large as was planned");
+  Results results(request.results, *valid);
+  if (valid->ResultBytes() > kMostResultBytes || !results.Allocate().ok()) {
+    return;
+  }
+  ComputeResults(request, *valid, results);
 }
 
-// As the server does, up to computing.
+// As the server does.
 void Serve(AttentionWire& wire, AttentionRequest& request) {
   if (request.sequences.empty()) return;
   wire.Gather(nullptr);

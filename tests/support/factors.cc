@@ -261,8 +261,9 @@ Factor MoreResults() {
               s.wanted.top_k = 5;
               s.wanted.key_weights = true;
             }},
-           {"top_k of all keys, masked scores", [](S& s) {
+           {"top_k of all keys, key_weights, masked scores", [](S& s) {
               s.wanted.top_k = kAllKeys;
+              s.wanted.key_weights = true;
               s.wanted.scores = Stage::kMasked;
             }}}};
 }

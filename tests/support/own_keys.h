@@ -5,8 +5,8 @@
 
 namespace attention::test {
 
-/// The same problem, of any rank, each entry with its own keys: views of those
-/// that all have, in as many blocks.
+/// The same problem, of any rank or packed, each entry with its own keys: views
+/// of those that all have, in as many blocks.
 AttentionProblem WithOwnKeys(const AttentionProblem& whole);
 
 }  // namespace attention::test

@@ -10,7 +10,8 @@ namespace attention::test {
 namespace {
 
 // (1, H, L, D) of each entry as (tokens, H, D).
-TensorView PackRows(const std::vector<TensorView>& entries, OwnedProblem& to) {
+TensorView PackRows(const std::vector<TensorView>& entries, Layout layout,
+                    OwnedProblem& to) {
   Shape shape = {0, entries[0].shape[1], entries[0].shape[3]};
   std::vector<std::pair<size_t, int64_t>> tokens;  // entry, its row
   for (size_t n = 0; n < entries.size(); ++n) {
@@ -19,19 +20,19 @@ TensorView PackRows(const std::vector<TensorView>& entries, OwnedProblem& to) {
     }
   }
   shape[0] = static_cast<int64_t>(tokens.size());
-  return to.Add(entries[0].type, shape, Layout::kRowMajor,
-                [&](absl::Span<const int64_t> index) {
-                  const auto [n, row] = tokens[static_cast<size_t>(index[0])];
-                  const Shape at = {0, index[1], row, index[2]};
-                  return LoadElement(entries[n].type,
-                                     ElementAddress(entries[n], at));
-                });
+  return to.Add(
+      entries[0].type, shape, layout, [&](absl::Span<const int64_t> index) {
+        const auto [n, row] = tokens[static_cast<size_t>(index[0])];
+        const Shape at = {0, index[1], row, index[2]};
+        return LoadElement(entries[n].type, ElementAddress(entries[n], at));
+      });
 }
 
 // (1, H, L) of each entry as (tokens, H).
 std::optional<TensorView> PackScales(
     const std::vector<OwnedProblem>& entries,
-    std::optional<TensorView> KeyValueBlock::*scales, OwnedProblem& to) {
+    std::optional<TensorView> KeyValueBlock::*scales, Layout layout,
+    OwnedProblem& to) {
   std::vector<TensorView> rows;
   for (const OwnedProblem& entry : entries) {
     std::optional<TensorView> of_entry = entry.problem.key_value[0].*scales;
@@ -40,7 +41,7 @@ std::optional<TensorView> PackScales(
     of_entry->strides.push_back(0);
     rows.push_back(*std::move(of_entry));
   }
-  TensorView packed = PackRows(rows, to);
+  TensorView packed = PackRows(rows, layout, to);
   packed.shape.pop_back();
   packed.strides.pop_back();
   return packed;
@@ -71,14 +72,15 @@ void PackMember(std::vector<OwnedProblem>& entries, bool per_head,
 }
 
 TensorView PackStarts(const std::vector<EntryLengths>& lengths,
-                      int64_t EntryLengths::*length, OwnedProblem& to) {
+                      int64_t EntryLengths::*length, DataType type,
+                      OwnedProblem& to) {
   std::vector<int64_t> starts = {0};
   for (const EntryLengths& entry : lengths) {
     starts.push_back(starts.back() + entry.*length);
   }
   return to.Add(
-      DataType::kInt32, {static_cast<int64_t>(starts.size())},
-      Layout::kRowMajor, [&](absl::Span<const int64_t> index) {
+      type, {static_cast<int64_t>(starts.size())}, Layout::kRowMajor,
+      [&](absl::Span<const int64_t> index) {
         return static_cast<double>(starts[static_cast<size_t>(index[0])]);
       });
 }
@@ -104,16 +106,18 @@ PackedProblem MakePackedProblem(ProblemSpec spec,
   }
   AttentionProblem& packed = all.packed.problem;
   packed = all.entries[0].problem;
-  packed.query = PackRows(queries, all.packed);
+  packed.query = PackRows(queries, spec.layout, all.packed);
   packed.key_value[0] = {
-      .key = PackRows(keys, all.packed),
-      .value = PackRows(values, all.packed),
-      .key_scale =
-          PackScales(all.entries, &KeyValueBlock::key_scale, all.packed),
-      .value_scale =
-          PackScales(all.entries, &KeyValueBlock::value_scale, all.packed)};
-  packed.query_starts = PackStarts(lengths, &EntryLengths::queries, all.packed);
-  packed.key_starts = PackStarts(lengths, &EntryLengths::keys, all.packed);
+      .key = PackRows(keys, spec.layout, all.packed),
+      .value = PackRows(values, spec.layout, all.packed),
+      .key_scale = PackScales(all.entries, &KeyValueBlock::key_scale,
+                              spec.layout, all.packed),
+      .value_scale = PackScales(all.entries, &KeyValueBlock::value_scale,
+                                spec.layout, all.packed)};
+  packed.query_starts =
+      PackStarts(lengths, &EntryLengths::queries, spec.starts_type, all.packed);
+  packed.key_starts =
+      PackStarts(lengths, &EntryLengths::keys, spec.starts_type, all.packed);
   const auto pack = [&all](bool per_head, const Member& member) {
     PackMember(all.entries, per_head, member, all.packed);
   };

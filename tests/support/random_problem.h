@@ -80,6 +80,7 @@ struct ProblemSpec {
   std::optional<int64_t> query_offset = {};
   std::optional<int64_t> key_offset = {};
   std::optional<DataType> query_offsets_type = {};  // absent: none
+  DataType starts_type = DataType::kInt32;          // of packed batches
   Window window = {};
   PerHeadShape alibi_slopes = PerHeadShape::kNone;
   PerHeadShape sinks = PerHeadShape::kNone;

@@ -14,9 +14,19 @@ void HttpExchange::Reply(HttpReply reply) {
     deliver = std::exchange(deliver_, nullptr);
     forgotten = std::exchange(on_gone_, nullptr);
   }
-  IfMemoryAllows([&] {
-    if (deliver != nullptr) deliver(std::move(reply));
+  if (deliver == nullptr) return;
+  const absl::Status delivered = WithoutBadAlloc([&] {
+    deliver(std::move(reply));
+    return absl::OkStatus();
   });
+  if (delivered.ok()) return;
+  const std::lock_guard lock(mutex_);
+  lost_ = true;
+}
+
+bool HttpExchange::IsLost() {
+  const std::lock_guard lock(mutex_);
+  return lost_;
 }
 
 void HttpExchange::OnGone(std::function<void()> gone) {

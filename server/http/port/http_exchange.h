@@ -20,8 +20,9 @@ class HttpExchange {
   HttpRequest& request() { return request_; }
 
   /// The first one counts. Throws nothing: where there is no memory to deliver
-  /// it, nobody replies.
+  /// it, nobody replies, and it IsLost().
   void Reply(HttpReply reply);
+  bool IsLost();
 
   /// `gone` is called once where the caller goes away before the reply; at once
   /// where it has gone. From any thread; not after Reply() has returned, unless
@@ -37,6 +38,7 @@ class HttpExchange {
   std::function<void(HttpReply)> deliver_;  // none: replied
   std::function<void()> on_gone_;
   bool gone_ = false;
+  bool lost_ = false;
 };
 
 }  // namespace attention::server

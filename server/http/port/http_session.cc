@@ -57,6 +57,7 @@ void HttpSession::Dispatch() {
   request_ = {};
   exchange_ = exchange;
   handlers_.answer(exchange);
+  if (exchange->IsLost()) return Close();  // else it waits for a reply
   Watch();
 }
 

@@ -93,7 +93,9 @@ std::string HttpSession::ReplyHead(size_t body_bytes) const {
   head.keep_alive(keep_alive_);
   // Without content there is no length of it either (RFC 9110, 8.6).
   if (head.result() != http::status::no_content) {
-    head.set(http::field::content_type, reply_.content_type);
+    if (!reply_.content_type.empty()) {
+      head.set(http::field::content_type, reply_.content_type);
+    }
     head.content_length(body_bytes);
   }
   return boost::beast::buffers_to_string(
