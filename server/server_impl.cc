@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "server/http/metrics_page.h"
+#include "server/scheduling/retry_after.h"
 #include "server/server_parts.h"
 #include "server/transport/channelz.h"
 #include "server/transport/grpc_handovers.h"
@@ -82,6 +83,7 @@ Server::Impl::Impl(ServerOptions server_options,
       inference(options, *engine, services(), calls, management, models,
                 regions, *resident, [this] { return IsReady(); }),
       reflection(ServiceNames(), calls) {
+  OutOfMemoryForNow().IgnoreError();  // made while there is memory for it
   if (callers != nullptr) {
     callers->OnChange([this] { calls.TellCallersChanged(); });
   }

@@ -115,7 +115,8 @@ class GrpcStreamAllocationTest : public GrpcAllocationTest {
  protected:
   // Asks `requests` times on one stream. All are answered where it ends well;
   // the first is held until the last has come, the second waits for the first.
-  grpc::Status AskOnAStream(Failing& failing, int requests) {
+  grpc::Status AskOnAStream(Failing& failing, int requests,
+                            bool in_order = false) {
     std::latch last(requests);
     const auto step_of = [&](const grpc::ByteBuffer&) {
       last.count_down();
@@ -137,7 +138,8 @@ class GrpcStreamAllocationTest : public GrpcAllocationTest {
                         .max_in_flight = 8,
                         .new_operation = new_operation,
                         .step_of = step_of,
-                        .encode_error = encode_error};
+                        .encode_error = encode_error,
+                        .in_order = in_order};
       failing.Begin(Stage::kBegin);
       const absl::Cleanup end = [&] { failing.End(); };
       return RequestStream::Begin(Services(), calls_, std::move(rules),
@@ -169,8 +171,13 @@ TEST_F(GrpcStreamAllocationTest, ARequestBeginsOrIsRefused) {
 }
 
 TEST_F(GrpcStreamAllocationTest, ARequestEndsOrItsStreamDoes) {
-  const auto ask = [&](Failing& failing) { return AskOnAStream(failing, 3); };
-  ExpectAnswers(ask, Stage::kReply, grpc::StatusCode::OK);
+  for (const bool in_order : {false, true}) {
+    SCOPED_TRACE(in_order);
+    const auto ask = [&](Failing& failing) {
+      return AskOnAStream(failing, 3, in_order);
+    };
+    ExpectAnswers(ask, Stage::kReply, grpc::StatusCode::OK);
+  }
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <future>
 #include <latch>
 #include <memory>
+#include <new>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/worker_pool.h"
 #include "proto/status_details.h"
+#include "server/http/port/http_exchange.h"
 #include "server/http/port/http_status.h"
 #include "server/http/protocol/http_infer_call.h"
 #include "server/scheduling/call.h"
@@ -318,6 +320,18 @@ TEST_P(HttpAllocationTest, ACallThatCannotBeginIsLeft) {
   });
   clock->stop();
   clock->join();
+}
+
+// Its connection, which reads no request before the reply, then ends.
+TEST(HttpExchangeAllocationTest, AReplyThatCannotBeDeliveredIsLost) {
+  const auto deliver = [](const HttpReply&) { throw std::bad_alloc(); };
+  HttpExchange lost({}, deliver);
+  EXPECT_FALSE(lost.IsLost());
+  lost.Reply({});
+  EXPECT_TRUE(lost.IsLost());
+  HttpExchange delivered({}, [](const HttpReply&) {});
+  delivered.Reply({});
+  EXPECT_FALSE(delivered.IsLost());
 }
 
 }  // namespace
