@@ -57,6 +57,8 @@ class Hooked final : public Nothing {
   }
   absl::Status Run(const std::stop_token&, const Pauses&,
                    RequestFacts&) override {
+    // The reply before it has been noted, by this worker.
+    if (failing_.stage == Stage::kReply) failing_.End();
     if (wait_ != nullptr) wait_->wait();
     return absl::InvalidArgumentError("wrong");
   }

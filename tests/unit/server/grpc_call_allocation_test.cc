@@ -114,13 +114,15 @@ TEST_F(GrpcAllocationTest, ACallOfShardsIsAnswered) {
 class GrpcStreamAllocationTest : public GrpcAllocationTest {
  protected:
   // Asks `requests` times on one stream. All are answered where it ends well;
-  // the first is held until the last has come, the second waits for the first.
+  // the first is held until the last has come, the second waits for the first,
+  // but where replies are in order: there all run at once.
   grpc::Status AskOnAStream(Failing& failing, int requests,
                             bool in_order = false) {
     std::latch last(requests);
     const auto step_of = [&](const grpc::ByteBuffer&) {
       last.count_down();
       failing.Begin(Stage::kArrive);
+      if (in_order) return SequenceStep();
       return SequenceStep{{"a layer whose name takes memory of its own"}, true};
     };
     const auto new_operation = [&](const Caller*) {
