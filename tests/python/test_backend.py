@@ -5,7 +5,13 @@ import sys
 import numpy as np
 import pytest
 
-from attention_client import AttentionBackend, Client
+from attention_client import (
+    AsyncClient,
+    AttentionBackend,
+    Client,
+    InvalidArgumentError,
+)
+from attention_client._default import set_client
 from attention_client.kernel_regression import kernel_regression
 from attention_engine import Engine
 
@@ -45,3 +51,10 @@ def test_a_regression_takes_an_engine_for_a_client(client, engine, normal):
     x = normal(20)
     seen = [kernel_regression(one, x, x**2, at=x) for one in (client, engine)]
     np.testing.assert_array_equal(seen[0].estimates, seen[1].estimates)
+
+
+@pytest.mark.parametrize("client", [Client, AsyncClient("127.0.0.1:1")])
+def test_what_does_not_answer_a_call_is_no_default(client):
+    with pytest.raises(InvalidArgumentError) as caught:
+        set_client(client)
+    assert str(caught.value).startswith(f"client: {client!r} (expected a client")

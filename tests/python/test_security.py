@@ -1,6 +1,7 @@
 """Who the client trusts, and what it shows of itself."""
 
 import asyncio
+import codecs
 import hashlib
 import json
 import os
@@ -92,6 +93,14 @@ def test_a_file_is_no_tls():
         InvalidArgumentError, match=r"tls: 'ca\.pem' \(expected True, False or Tls\("
     ):
         Client("127.0.0.1:1", tls="ca.pem")
+
+
+def test_none_is_no_tls():
+    with (
+        FailingServer(nothing) as server,
+        Client(server.target, tls=None) as client,
+    ):
+        assert client.attend(*ONES).output is None
 
 
 def test_a_client_shows_its_certificate(folder):
@@ -221,12 +230,16 @@ def files(folder):
     authority = (folder / "ca.pem").read_text()
     broken = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
     (folder / "broken behind.pem").write_text(authority + broken)
+    for name in ("client.pem", "client.key"):
+        marked = codecs.BOM_UTF8 + (folder / name).read_bytes()
+        (folder / f"marked {name}").write_bytes(marked)
     (folder / "of an author.pem").write_text("Autorität\n" + authority, "utf-8")
     return folder
 
 
 NO_CERTIFICATE = "holds no certificate (expected PEM)"
 NO_KEY = "holds no private key (expected PEM, without a passphrase)"
+MARKED = "begins with a byte-order mark (expected PEM without one)"
 ANOTHER = "is not the key of the certificate in 'client.pem'"
 
 
@@ -242,6 +255,19 @@ ANOTHER = "is not the key of the certificate in 'client.pem'"
         (None, "client.pem", "locked.key", f"key: 'locked.key' {NO_KEY}"),
         (None, "client.pem", "server.key", f"key: 'server.key' {ANOTHER}"),
         (None, "client.pem", "weak.key", f"key: 'weak.key' {ANOTHER}"),
+        ("marked client.pem", None, None, f"ca: 'marked client.pem' {MARKED}"),
+        (
+            None,
+            "marked client.pem",
+            "client.key",
+            f"certificate: 'marked client.pem' {MARKED}",
+        ),
+        (
+            None,
+            "client.pem",
+            "marked client.key",
+            f"key: 'marked client.key' {MARKED}",
+        ),
     ],
 )
 def test_a_file_that_grpc_cannot_use_is_named(

@@ -184,6 +184,22 @@ def test_a_layer_that_is_none_is_named(sequence, rows, normal, layer):
         assert str(caught.value) == f"layer: {layer!r} (expected 0 to 1)"
 
 
+class Index:
+    """As an array of JAX or a tensor of PyTorch with one integer."""
+
+    def __index__(self):
+        return 1
+
+
+@pytest.mark.parametrize("layer", [Index(), np.array(1), np.int8(1), True])
+def test_a_layer_is_what_can_be_an_index(sequence, rows, normal, layer):
+    key, value = rows(1)
+    assert sequence.append(key, value, layer=layer) == 1
+    output = sequence.attend(normal(4, 1, WIDTH), layer).output
+    assert output.shape == (4, 1, WIDTH)
+    assert sequence.lengths == (0, 1)
+
+
 def test_keys_that_would_not_be_rounded_are_refused(sequence):
     small = np.ones((HEADS, 1, WIDTH), np.int8)
     with pytest.raises(InvalidArgumentError) as caught:

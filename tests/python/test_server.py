@@ -14,7 +14,7 @@ import pytest
 from polling import wait_until
 
 from attention_client import Client, FailedPreconditionError, LocalServer
-from attention_client.server import BINARY_VARIABLE, find_binary
+from attention_client.server import _WATCHDOG, BINARY_VARIABLE, find_binary
 
 
 def has_ended(pid):
@@ -40,6 +40,19 @@ def test_it_serves_on_a_port_until_the_context_ends():
 def test_a_flag_of_http_switches_it_on():
     with LocalServer(http_port=0) as server:
         assert ", http://127.0.0.1:" in server.log()
+
+
+def test_a_flag_of_http_alone_has_a_free_port():
+    with LocalServer(http_host="a") as server, LocalServer(http_host="a") as other:
+        for one in (server, other):
+            assert ", http://127.0.0.1:" in one.log()
+            assert ", http://127.0.0.1:8002" not in one.log()
+
+
+def test_what_switches_a_part_of_http_off_switches_nothing_on():
+    with LocalServer(http_inference=False) as server:
+        assert "listening on" in server.log()
+        assert "http://" not in server.log()
 
 
 def test_a_flag_may_have_several_values():
@@ -145,10 +158,13 @@ def test_it_outlives_a_forked_child_that_leaves_its_context():
             assert client.health() == "SERVING"
 
 
+DIES = "s._process.kill(); s._process.wait(); print(s.is_running(), flush=True); "
+
+
 @contextlib.contextmanager
-def program_with_a_server():
+def program_with_a_server(then=""):
     """A program that waits, its server's process id, and the server's folder."""
-    waits = STARTS + "print(s.log_path.parent, flush=True); input()"
+    waits = STARTS + f"print(s.log_path.parent, flush=True); {then}input()"
     with subprocess.Popen(
         [sys.executable, "-c", waits],
         stdin=subprocess.PIPE,
@@ -194,16 +210,39 @@ def test_it_ends_with_a_killed_program_whose_child_goes_on():
         os.kill(int(child), signal.SIGKILL)
 
 
-def test_its_watchdog_ends_once_it_has_died():
-    """Its number may be another process's then."""
+def test_its_watchdog_goes_on_once_it_has_died():
     with LocalServer() as server:
         folder = server.log_path.parent
         server._process.kill()
         wait_until(lambda: not server.is_running(), "the server has ended")
-        assert server._watchdog.returncode == 0
+        assert not server.is_running()
+        assert server._watchdog.poll() is None
         assert server.log()
     assert server.stop() == -signal.SIGKILL
+    assert server._watchdog.returncode == 0
     assert not folder.exists()
+
+
+def test_its_folder_goes_although_it_has_died_before_its_program():
+    with program_with_a_server(DIES) as (program, _, folder):
+        assert program.stdout.readline() == "False\n"
+        assert folder.is_dir()
+        program.send_signal(signal.SIGKILL)
+    wait_until(lambda: not folder.exists(), "its folder is gone")
+
+
+def test_its_watchdog_ends_nothing_once_it_has_died(tmp_path):
+    """Its number may be another process's then."""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    with subprocess.Popen(["sleep", "600"]) as other:
+        try:
+            watchdog = ["/bin/sh", "-c", _WATCHDOG, str(other.pid), folder]
+            subprocess.run(watchdog, input=b"\n", check=True)
+            assert not folder.exists()
+            assert other.poll() is None
+        finally:
+            other.kill()
 
 
 def test_its_folder_goes_although_its_children_are_killed_first():

@@ -178,6 +178,14 @@ def test_wrong_shapes_are_said_when_traced(client, arrays, change, said):
             traced(*tensors)
 
 
+def test_integers_are_refused(client, arrays):
+    tensors = [array.astype(jnp.int32) for array in arrays]
+    call = partial(dot_product_attention, client=client)
+    for traced in (call, partial(jax.eval_shape, call)):
+        with pytest.raises(InvalidArgumentError, match=r"query: int32 \(expected"):
+            traced(*tensors)
+
+
 def test_what_the_server_says_is_not_hidden(arrays, tmp_path):
     with Client(f"unix:{tmp_path}/nobody") as nowhere:
         call = partial(dot_product_attention, client=nowhere)

@@ -141,7 +141,7 @@ class Caller:
         target: str,
         *,
         timeout: float = TIMEOUT,
-        tls: Tls | bool = False,
+        tls: Tls | bool | None = False,
         token: str | None = None,
         credentials: grpc.ChannelCredentials | None = None,
         shared_memory: bool = True,
@@ -171,7 +171,7 @@ class Caller:
             "options": options,
         }
         local = is_local(target)
-        if not isinstance(tls, (bool, Tls)):
+        if tls is not None and not isinstance(tls, (bool, Tls)):
             raise InvalidArgumentError(
                 f"tls: {tls!r} (expected True, False or Tls(ca=...))"
             )

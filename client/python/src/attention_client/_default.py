@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import threading
 from typing import Any
 
@@ -26,7 +27,13 @@ def set_client(client: Any) -> None:
 
 def checked(client: Any) -> Any:
     """client, where it is one, or None."""
-    if client is not None and not hasattr(client, "attend"):
+    attend = getattr(client, "attend", None)
+    is_client = (
+        callable(attend)
+        and not inspect.isclass(client)
+        and not inspect.iscoroutinefunction(attend)
+    )
+    if client is not None and not is_client:
         raise InvalidArgumentError(
             f"client: {client!r} (expected a client, such as "
             "Client('127.0.0.1:8001'), or an Engine)"

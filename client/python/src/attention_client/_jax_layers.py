@@ -59,7 +59,8 @@ def _backward(call: Call, given: Any, gradients: Any) -> Any:
     kept = _kept(call, tensors, seed) if call.dropout > 0 else 1.0
 
     def again(tensors: Tensors) -> Any:
-        # As the service computes: in float32 at least, and whatever a mask hides.
+        # As the service computes, in float32 at least. But NaN or infinity in what a
+        # mask hides gives gradients of NaN: a weight of 0 does not take it out.
         wide = {
             name: tensor.astype(jnp.promote_types(tensor.dtype, jnp.float32))
             for name, tensor in tensors.items()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import numbers
+import operator
 import re
 from typing import Any
 
@@ -42,12 +42,15 @@ class Known:
     def __post_init__(self) -> None:
         self.route = self.route or route(self.name)
 
-    def check_layer(self, layer: int) -> None:
-        is_number = isinstance(layer, numbers.Integral)
-        if not is_number or not 0 <= layer < self.form.layers:
-            raise InvalidArgumentError(
-                f"layer: {layer!r} (expected 0 to {self.form.layers - 1})"
-            )
+    def checked_layer(self, layer: Any) -> int:
+        """layer, which may be an array or a tensor of one integer."""
+        with contextlib.suppress(TypeError):
+            index = operator.index(layer)
+            if 0 <= index < self.form.layers:
+                return index
+        raise InvalidArgumentError(
+            f"layer: {layer!r} (expected 0 to {self.form.layers - 1})"
+        )
 
     def rows(self, key: Any, value: Any) -> dict[str, Array]:
         """What converted() gives, with a batch of one."""

@@ -40,7 +40,7 @@ def append(
     known: Known, key: Any, value: Any, layer: int, position: int | None
 ) -> Steps[int]:
     """The layer's length then."""
-    known.check_layer(layer)
+    layer = known.checked_layer(layer)
     arrays = {
         name: sendable(array, name) for name, array in known.rows(key, value).items()
     }
@@ -124,7 +124,7 @@ def _attend(
     options: Options,
 ) -> Steps[Result]:
     for one in known:
-        one.check_layer(layer)
+        layer = one.checked_layer(layer)
     entries = [
         _messages.own("SequenceLayer")(name=one.name, layer=layer) for one in known
     ]

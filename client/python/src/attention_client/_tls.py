@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import os
 import ssl
@@ -15,6 +16,8 @@ from attention_client.errors import InvalidArgumentError
 
 _Path: TypeAlias = str | os.PathLike[str]
 
+# A mark hides the first line's block from gRPC. This OpenSSL may look past it.
+_MARKED = codecs.BOM_UTF8 + b"-----BEGIN"
 _NO_CERTIFICATE = "holds no certificate (expected PEM)"
 # What OpenSSL says of the key of another certificate; the last where one is for
 # RSA, say, and the other is not.
@@ -49,6 +52,11 @@ class Tls:
         return grpc.ssl_channel_credentials(*pem)
 
     def _check(self) -> None:
+        for name in ("ca", "certificate", "key"):
+            path = getattr(self, name)
+            if path is not None and Path(path).read_bytes().startswith(_MARKED):
+                why = "begins with a byte-order mark (expected PEM without one)"
+                raise _unusable(name, path, why)
         if self.ca is not None and not _has_certificate(self.ca):
             raise _unusable("ca", self.ca, _NO_CERTIFICATE)
         if self.certificate is not None and self.key is not None:
@@ -67,7 +75,7 @@ def _has_certificate(path: _Path) -> bool:
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     with contextlib.suppress(ssl.SSLError, ValueError):  # which an empty one is
-        text = Path(path).read_bytes().decode("ascii", "ignore")
+        text = Path(path).read_bytes().decode("ascii", "backslashreplace")
         context.load_verify_locations(cadata=text)
     if not context.cert_store_stats()["x509"]:
         with contextlib.suppress(ssl.SSLError):

@@ -82,6 +82,9 @@ def _check_tensors(query: Any, key: Any, value: Any) -> None:
         raise InvalidArgumentError(
             f"query: shape {query.shape} (expected (B, T, N, H) or (T, N, H))"
         )
+    if not jnp.issubdtype(query.dtype, jnp.floating):
+        # The output would be cut to integers.
+        raise InvalidArgumentError(f"query: {query.dtype} (expected floating point)")
     *batch, _, heads, width = query.shape
     keys = key.shape[-3:-2]
     for name, array, wanted in (

@@ -17,10 +17,12 @@ from typing_extensions import Self
 BINARY_VARIABLE = "ATTENTION_SERVER_BINARY"
 
 # Ends the server, and removes its folder, where this process is gone without having
-# done so: its end of the pipe is closed then, however it ended. In a child of the
+# done so: its end of the pipe is closed then, however it ended. A line says that there
+# is no server to end, a second one that there is no folder, either. In a child of the
 # shell: Ray kills the children of a process that it ends, but not theirs.
 _WATCHDOG = (
-    'exec 3<&0; { read -r _ <&3 || { kill -TERM "$0"; rm -rf -- "$1"; }; } & wait'
+    'exec 3<&0; { read -r _ <&3 || kill -TERM "$0"; read -r _ <&3 || rm -rf -- "$1"; }'
+    " & wait"
 )
 
 
@@ -60,8 +62,9 @@ class LocalServer:
     resident_folder: as the server's flag; True: a folder of its own, which goes when
     the server ends. .files names it, or is None.
     flags: the server's, with underscores: worker_threads=2, model_repository="sets",
-    peers=["10.0.0.7:8001"]. None is as good as left out. It serves HTTP with http=True
-    or a flag of HTTP's, such as http_port=8002.
+    peers=["10.0.0.7:8001"]. None is as good as left out. It serves HTTP with http=True,
+    on port 8002, or with a flag of HTTP's that is not False, on a free port unless
+    http_port says which.
 
     It ends with stop(), with the context, and with this process, however that ends.
 
@@ -83,13 +86,18 @@ class LocalServer:
         flags = {name: value for name, value in flags.items() if value is not None}
         if flags.get("resident_folder") is False:
             del flags["resident_folder"]
+        if "http" not in flags and any(
+            name.startswith("http_") and value is not False
+            for name, value in flags.items()
+        ):
+            flags = {"http": True, "http_port": 0, **flags}
         # Not TemporaryDirectory: a child that os.fork() has made would remove it.
         self._folder = Path(tempfile.mkdtemp(prefix="attention-"))
         self.log_path = self._folder / "log"
         wanted: dict[str, object] = {
             "grpc_address": "127.0.0.1",
             "grpc_port": 0,
-            "http": any(name.startswith("http_") for name in flags),
+            "http": False,
             "log_level": "info",
             "log_format": "text",
             **flags,
@@ -124,6 +132,7 @@ class LocalServer:
                 start_new_session=True,
             )
             undo.pop_all()
+        self._untold = [b"\n"]  # a list: of two threads that pop, one gets it
         _started.add(self)
         self._owner = os.getpid()
         atexit.register(self.stop)
@@ -152,7 +161,7 @@ class LocalServer:
     def is_running(self) -> bool:
         if self._process.poll() is None:
             return True
-        self._end_watchdog()
+        self._tell_watchdog()
         return False
 
     def stop(self) -> int:
@@ -171,15 +180,22 @@ class LocalServer:
         except subprocess.TimeoutExpired:
             self._process.kill()
             code = self._process.wait()
-        self._end_watchdog()
+        self._tell_watchdog()
+        if self._watchdog.returncode is None:
+            with contextlib.suppress(ValueError):  # another thread has closed the pipe
+                self._watchdog.communicate(b"\n")
         shutil.rmtree(self._folder, ignore_errors=True)
         return code
 
-    def _end_watchdog(self) -> None:
+    def _tell_watchdog(self) -> None:
         """Once the server has ended: its number may become another process's."""
-        if os.getpid() == self._owner and self._watchdog.returncode is None:
-            with contextlib.suppress(ValueError):  # another thread has closed the pipe
-                self._watchdog.communicate(b"\n")
+        if os.getpid() != self._owner:
+            return
+        pipe = self._watchdog.stdin
+        assert pipe is not None
+        # It has been told, is gone, or another thread has closed the pipe.
+        with contextlib.suppress(IndexError, BrokenPipeError, ValueError):
+            pipe.write(self._untold.pop())
 
     def _wait_until_listening(self, timeout: float) -> str:
         end = time.monotonic() + timeout

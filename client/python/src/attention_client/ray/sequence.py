@@ -121,6 +121,7 @@ class ShardedSequence(EndsWithBlock):
         As Sequence.append. Every replica has them then. Raises KeysLostError where
         the range that they belong to is lost.
         """
+        layer = self._known().checked_layer(layer)
         rows = self._rows(key, value, layer, position)
 
         def attempt(asking: Asking) -> int:
@@ -151,7 +152,7 @@ class ShardedSequence(EndsWithBlock):
         empty_rows="uniform", packed batches and ParameterSet, which are an
         InvalidArgumentError.
         """
-        self._known().check_layer(layer)
+        layer = self._known().checked_layer(layer)
         array = to_numpy(query, "query")
         wide = with_extents(array, 4, "query")
         length, rows = self._lengths[layer], None
@@ -271,7 +272,6 @@ class ShardedSequence(EndsWithBlock):
 
     def _rows(self, key: Any, value: Any, layer: int, position: int | None) -> NewKeys:
         known = self._known()
-        known.check_layer(layer)
         if position is None:
             position = self._lengths[layer]
         position = fanout.integer(position, "position")
