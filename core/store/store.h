@@ -221,15 +221,18 @@ class Store {
     // What would be held at least if it were done and nothing else were there.
     int64_t least = 0;
     Growth more;  // what it takes beside all that is there
+    // A file's keys, which other owners do not leave for at once where they
+    // would not one by one: as if held already.
+    bool ahead = false;
   };
   // Tries, and where memory is out makes room and tries again; but what needs
   // more than the limit, or than others can give, drives nobody out.
   absl::Status WithRoom(OwnerRecords& asker, absl::FunctionRef<Room()> needed,
                         absl::FunctionRef<absl::Status()> attempt);
   // `made`: rooms_made_ before it was tried. True where there may be room now.
-  bool MakeRoom(OwnerRecords& asker, const Growth& more, int64_t made);
+  bool MakeRoom(OwnerRecords& asker, const Room& room, int64_t made);
   // With mutex_ held.
-  std::vector<Record*> WhoGoes(const OwnerRecords& asker, const Growth& more);
+  std::vector<Record*> WhoGoes(const OwnerRecords& asker, const Room& room);
   absl::Status Exhausted(const absl::Status& status, bool fits) const;
 
   const StoreOptions options_;

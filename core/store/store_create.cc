@@ -73,7 +73,7 @@ absl::Status Store::MakeRoomFor(OwnerRecords& owner, size_t sequences,
   return WithRoom(
       owner,
       [&] {
-        return Room{bytes, {bytes}};
+        return Room{bytes, {bytes}, /*ahead=*/true};
       },
       [&] {
         if (bytes <= budget_->limit() - budget_->held()) {

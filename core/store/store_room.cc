@@ -27,20 +27,20 @@ absl::Status Store::WithRoom(OwnerRecords& asker,
     if (!absl::IsResourceExhausted(status)) return status;
     const Room room = needed();
     const bool fits = room.least <= options_.memory_limit;
-    if (!fits || !options_.evict || !MakeRoom(asker, room.more, made)) {
+    if (!fits || !options_.evict || !MakeRoom(asker, room, made)) {
       return Exhausted(status, fits);
     }
   }
 }
 
-bool Store::MakeRoom(OwnerRecords& asker, const Growth& more, int64_t made) {
+bool Store::MakeRoom(OwnerRecords& asker, const Room& room, int64_t made) {
   const std::lock_guard making(making_room_);
   // What others have made since may do: who finds that it does not comes again.
   if (rooms_made_ != made) return true;
   std::vector<Record> gone;  // end after the lock
   {
     const std::lock_guard lock(mutex_);
-    const std::vector<Record*> chosen = WhoGoes(asker, more);
+    const std::vector<Record*> chosen = WhoGoes(asker, room);
     // What lacks memory comes before they are taken.
     gone.reserve(chosen.size());
     for (Record* record : chosen) {
@@ -63,7 +63,7 @@ bool Store::MakeRoom(OwnerRecords& asker, const Growth& more, int64_t made) {
 // use, of who asks: a large owner's long requests keep nobody from replacing
 // what is their own. At least one; none where all do not suffice.
 std::vector<Record*> Store::WhoGoes(const OwnerRecords& asker,
-                                    const Growth& more) {
+                                    const Room& room) {
   struct Owner {
     OwnerRecords* records;
     OwnerRecords::Search search;
@@ -78,9 +78,10 @@ std::vector<Record*> Store::WhoGoes(const OwnerRecords& asker,
   Owner& own = *std::find_if(owners.begin(), owners.end(), [&](const Owner& o) {
     return o.records == &asker;
   });
+  if (room.ahead) own.held += room.more.bytes;
   const int64_t free = budget_->limit() - budget_->held();
-  const int64_t missing = std::max<int64_t>(1, more.bytes - free);
-  GivenBack given(more);
+  const int64_t missing = std::max<int64_t>(1, room.more.bytes - free);
+  GivenBack given(room.more);
   std::vector<Record*> chosen;
   while (given.bytes() < missing) {
     Owner* owner = &*std::max_element(

@@ -2,7 +2,10 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
+#include <functional>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
@@ -94,17 +97,26 @@ absl::StatusOr<ImportedSequence> ImportSequence(store::Store& store,
     return other;
   };
   // Also then nothing is left of it.
-  const absl::Status status =
-      WithoutBadAlloc([&] { return reader->Read(append); });
+  const auto truncated = [&] {
+    return absl::AbortedError(absl::StrCat(
+        "sequence '", made->name, "' was truncated while its file was read"));
+  };
+  const absl::Status status = WithoutBadAlloc([&] {
+    absl::Status read = reader->Read(append);
+    const std::vector<int64_t> left = sequence->Lengths();
+    const bool all_there =
+        std::equal(left.begin(), left.end(), reader->lengths().begin(),
+                   reader->lengths().end(), std::greater_equal<>());
+    if (!read.ok() || all_there) return read;
+    other = truncated();
+    return other;
+  });
   if (!status.ok()) {
     store.Delete(owner, made->name, sequence).IgnoreError();
     // NOT_FOUND would be a file that is not there.
     if (absl::IsNotFound(other)) return absl::AbortedError(other.message());
     // They go on where the last ones ended.
-    if (absl::IsOutOfRange(other)) {
-      return absl::AbortedError(absl::StrCat(
-          "sequence '", made->name, "' was truncated while its file was read"));
-    }
+    if (absl::IsOutOfRange(other)) return truncated();
     const bool is_of_rows = absl::IsInvalidArgument(other);
     return other.ok() || is_of_rows ? OfFile(status, file) : other;
   }

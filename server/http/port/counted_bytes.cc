@@ -59,8 +59,9 @@ absl::Status CountedBytes::Grow(size_t bytes, size_t most, Refusal* refusal) {
                : budget_->Resize(hold_, address_, static_cast<int64_t>(wanted));
   };
   Refusal why = take();
-  if (why != Refusal::kNone && wanted > needed) {
-    wanted = needed;  // nobody asked for more
+  // Less ahead, at last none: nobody asked for more.
+  while (why != Refusal::kNone && wanted > needed) {
+    wanted = needed + (wanted - needed) / 2;
     why = take();
   }
   if (why != Refusal::kNone) {

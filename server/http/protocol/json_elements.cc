@@ -187,7 +187,10 @@ class ElementReader {
     if (value_level_ != open_.size()) return Mixed();
     if (nested_ && value_level_ != shape_.size()) return NotNested();
     const absl::string_view token = Token();
-    if (token.size() > kMostToken) return Misfit(token);
+    if (token.size() > kMostToken) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "element ", count_, " has more than ", kMostToken, " characters"));
+    }
     const auto value = kValueOf(token);
     if (!value.has_value()) return Misfit(token);
     if (next_ < end_) {

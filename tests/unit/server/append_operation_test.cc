@@ -63,7 +63,8 @@ class AppendOperationTest : public ::testing::Test {
 // wait for others and take a while.
 TEST_F(AppendOperationTest, ASequenceIsInUseUntilItsAppendEnds) {
   store::Time at_work;  // since it was seen to be the first time
-  for (int times = 0; times < 2;) {
+  int times = 0;
+  for (int tries = 0; tries < 1000 && times < 2; ++tries) {
     times = 0;
     ASSERT_THAT(store_.Truncate("", "s", 0, store::Clock::now()), IsOk());
     const auto operation = Planned();
@@ -79,6 +80,7 @@ TEST_F(AppendOperationTest, ASequenceIsInUseUntilItsAppendEnds) {
       ++times;
     }
   }
+  ASSERT_GE(times, 2) << "it was never seen at work";
   const store::Time now = store::Clock::now();
   ASSERT_OK_AND_ASSIGN(const store::Description s,
                        store_.Describe("", "s", now));

@@ -206,8 +206,7 @@ TEST(InferJsonTest, ANumberHasAtMost4096Characters) {
     const auto read =
         ReadElements(Input("FP32", "[2]", absl::StrCat("[1,", token, "]")));
     EXPECT_EQ(read.status().message(),
-              absl::StrCat("query.data: element 1 is ", token.substr(0, 64),
-                           " (expected numbers of FP32)"));
+              "query.data: element 1 has more than 4096 characters");
   }
 }
 

@@ -178,6 +178,22 @@ TEST_F(SequenceFilesTest, ASequenceThatIsTruncatedWhileItIsReadIsAborted) {
                        "sequence 'b' was truncated while its file was read"));
 }
 
+// The next layer's keys begin at 0, too: no gap tells of it.
+TEST_F(SequenceFilesTest, ASequenceThatIsTruncatedBetweenLayersIsAborted) {
+  ASSERT_THAT(ExportSequence(store_, "", "a", file_, GoOnAlways), IsOk());
+  const store::NewSequence wanted{{}, "b", "", std::nullopt};
+  int pieces = 0;
+  const auto cut = [&] {
+    return ++pieces == 2 ? store_.Truncate("", "b", 0, now_) : absl::OkStatus();
+  };
+  EXPECT_THAT(ImportSequence(store_, "", file_, wanted, cut),
+              StatusIs(absl::StatusCode::kAborted,
+                       "sequence 'b' was truncated while its file was read"));
+  EXPECT_EQ(pieces, 2);
+  EXPECT_THAT(store_.Describe("", "b", now_),
+              StatusIs(absl::StatusCode::kNotFound, ::testing::_));
+}
+
 TEST_F(SequenceFilesTest, ASequenceIsInUseUntilItsExportEnds) {
   constexpr std::chrono::minutes kLimit{1};
   store::NewSequence wanted{SmallForm(1), "b", "", kLimit};

@@ -305,5 +305,24 @@ TEST(StoreEvictionTest, NobodyDrivesOutThoseWhoHoldLess) {
   EXPECT_EQ(s.Figures("greedy").evictions, 8);
 }
 
+// All at once, either: else one file would empty the store.
+TEST(StoreEvictionTest, AFilesKeysDriveNobodyOutWhoWouldHoldLess) {
+  AStore s(RoomFor(4, 1, /*evict=*/true));
+  for (const std::string owner : {"small", "other"}) {
+    for (const std::string name : {"a", "b"}) {
+      ASSERT_THAT(s.Create(owner, name), IsOk());
+      ASSERT_THAT(s.Append(owner, name, 64, 1), IsOk());
+    }
+  }
+  NewSequence file{SmallForm(), "f", "", std::nullopt};
+  file.lengths = {192};
+  EXPECT_THAT(s.store.Create("greedy", file, s.now),
+              StatusIs(kExhausted, ::testing::_));
+  EXPECT_EQ(s.Figures("small").evictions + s.Figures("other").evictions, 0);
+  file.lengths = {64};
+  EXPECT_THAT(s.store.Create("greedy", file, s.now), IsOk());
+  EXPECT_EQ(s.Figures("small").evictions + s.Figures("other").evictions, 1);
+}
+
 }  // namespace
 }  // namespace attention::store
