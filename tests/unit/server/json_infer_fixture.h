@@ -23,7 +23,7 @@ inline std::string Input(const std::string& type, const std::string& shape,
 inline absl::StatusOr<AlignedBuffer> ReadElements(
     const std::string& text, HoldBytes hold = HoldUncounted) {
   InferJson json;
-  const absl::Status read = ReadInferJson(text, HoldUncounted, json);
+  absl::Status read = ReadInferJson(text, HoldUncounted, json);
   if (!read.ok()) return read;
   if (json.inputs.empty() || !json.inputs[0].data) return AlignedBuffer();
   const auto& input = json.fields.inputs(0);

@@ -24,6 +24,7 @@ using ::testing::HasSubstr;
 using testing::kExhausted;
 using testing::kNotFound;
 using testing::RoomFor;
+using testing::SmallForm;
 using testing::SmallPages;
 using testing::Tags;
 using testing::TagsOf;
