@@ -123,7 +123,7 @@ absl::StatusOr<AttentionRequest> InferWire::ToRequest(const absl::Status& read,
                                                       InputElements& inputs,
                                                       HoldBytes hold) {
   // First: a start ends an older sequence whatever is wrong with the rest.
-  const absl::Status found = FindSequence();
+  absl::Status found = FindSequence();
   if (!read.ok()) return read;
   if (!found.ok()) return found;
 

@@ -57,11 +57,12 @@ void ForEachThrow(const std::function<absl::Status()>& act,
                   const std::function<void()>& unchanged) {
   for (int64_t number = 0; number < kMostAllocations; ++number) {
     SCOPED_TRACE(absl::StrCat("without allocation ", number));
-    absl::Status status = absl::ResourceExhaustedError("thrown");
+    absl::Status status;
     until_throw = number;
     try {
       status = act();
     } catch (const std::bad_alloc&) {
+      status = absl::ResourceExhaustedError("thrown");
     }
     const bool failed = until_throw < 0;
     until_throw = -1;
