@@ -17,8 +17,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "attention/v1/attention.grpc.pb.h"
-#include "core/worker_pool.h"
 #include "server/services/request_stream.h"
+#include "tests/unit/server/allocation_test_services.h"
 #include "tests/unit/server/attend_requests.h"
 #include "tests/unit/server/failing_allocations.h"
 
@@ -108,7 +108,7 @@ class GivenShardMethods final
 };
 
 /// A server, and a caller of the methods that a test gives.
-class GrpcAllocationTest : public ::testing::Test {
+class GrpcAllocationTest : public AllocationTestServices {
  protected:
   GrpcAllocationTest() {
     int port = 0;
@@ -122,14 +122,6 @@ class GrpcAllocationTest : public ::testing::Test {
                                    grpc::InsecureChannelCredentials());
   }
   ~GrpcAllocationTest() override { server_->Shutdown(); }
-
-  TaskServices Services() {
-    return {.workers = workers_,
-            .admission = admission_,
-            .queue = queue_,
-            .costs = costs_,
-            .metrics = &metrics_};
-  }
 
   static void SetDeadline(grpc::ClientContext& context) {
     context.set_deadline(std::chrono::system_clock::now() + kMostTime);
@@ -161,13 +153,6 @@ class GrpcAllocationTest : public ::testing::Test {
     });
   }
 
-  WorkerPool workers_{1};
-  Ledger ledger_;
-  Admission admission_{ledger_, 8, 1 << 20};
-  CostModel costs_;
-  RequestMetrics metrics_;
-  ActiveCalls calls_;
-  RequestQueue queue_{workers_};
   GivenMethods methods_;
   GivenShardMethods shard_methods_;
   std::unique_ptr<grpc::Server> server_;

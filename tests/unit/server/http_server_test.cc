@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <future>
 #include <memory>
 #include <string>
 #include <thread>
@@ -308,35 +307,12 @@ TEST_P(HttpServerTest, AReplyMayComeLaterAndFromAnotherThread) {
 
 TEST_P(HttpServerTest, WhoWaitsForAReplyIsToldThatTheCallerHasGone) {
   Start();
-  auto caller = std::make_unique<HttpCaller>(address_, tls());
-  caller->Send("GET /held HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
-  const auto exchange = WaitUntilHeld();
-  ASSERT_NE(exchange, nullptr);
-  std::promise<void> gone;
-  exchange->OnGone([&gone] { gone.set_value(); });
-  caller.reset();
-  EXPECT_EQ(gone.get_future().wait_for(std::chrono::minutes(1)),
-            std::future_status::ready);
-  exchange->Reply({});
-  EXPECT_TRUE(ConnectionsBecome(0));
+  ExpectEndIsTold("");
 }
 
 TEST_P(HttpServerTest, WhatFollowsARequestHidesNoEnd) {
   Start();
-  for (const std::string& more : {std::string("\r\n"), std::string(kRequest)}) {
-    auto caller = std::make_unique<HttpCaller>(address_, tls());
-    caller->Send(
-        absl::StrCat("GET /held HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", more));
-    const auto exchange = WaitUntilHeld();
-    ASSERT_NE(exchange, nullptr);
-    std::promise<void> gone;
-    exchange->OnGone([&gone] { gone.set_value(); });
-    caller.reset();
-    EXPECT_EQ(gone.get_future().wait_for(std::chrono::minutes(1)),
-              std::future_status::ready);
-    exchange->Reply({});
-    EXPECT_TRUE(ConnectionsBecome(0));
-  }
+  for (const char* more : {"\r\n", kRequest}) ExpectEndIsTold(more);
 }
 
 TEST_P(HttpServerTest, WhatIsSentWhileAReplyIsWaitedForIsAnsweredAfterIt) {

@@ -27,6 +27,7 @@
 #include "server/scheduling/task.h"
 #include "server/wire/status_table.h"
 #include "tests/support/status_matchers.h"
+#include "tests/unit/server/allocation_test_services.h"
 #include "tests/unit/server/failing_allocations.h"
 
 namespace attention::server {
@@ -35,16 +36,8 @@ namespace {
 constexpr std::chrono::minutes kPatience{1};
 constexpr char kPeer[] = "ipv4:127.0.0.1:50000";
 
-class ServerAllocationTest : public ::testing::Test {
+class ServerAllocationTest : public AllocationTestServices {
  protected:
-  TaskServices Services() {
-    return {.workers = workers_,
-            .admission = admission_,
-            .queue = queue_,
-            .costs = costs_,
-            .metrics = &metrics_};
-  }
-
   // What a request is answered with, if it is.
   static void ExpectAnswer(std::future<absl::Status> answer, bool good) {
     ASSERT_EQ(answer.wait_for(kPatience), std::future_status::ready);
@@ -54,14 +47,6 @@ class ServerAllocationTest : public ::testing::Test {
     EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
     EXPECT_TRUE(RetryTimeOf(status).has_value()) << status;
   }
-
-  WorkerPool workers_{1};
-  Ledger ledger_;
-  Admission admission_{ledger_, 8, 1 << 20};
-  CostModel costs_;
-  RequestMetrics metrics_;
-  ActiveCalls calls_;
-  RequestQueue queue_{workers_};
 };
 
 class Signal final : public QueuedWork {
