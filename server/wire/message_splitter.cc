@@ -11,7 +11,6 @@
 #include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
 #include "server/base/utf8.h"
-#include "server/wire/message_pieces.h"
 #include "server/wire/slice_stream.h"
 
 namespace attention::server {
@@ -36,17 +35,57 @@ constexpr char kMarkField[] = "bytes_contents";
 // A mark is an index.
 using Mark = uint16_t;
 
-void AppendVarint(uint64_t value, std::string& out) {
-  if (value < 0x80) {  // nearly all of them
-    out.push_back(static_cast<char>(value));
-    return;
+// A skeleton, which grows at its end. Most of it is single bytes, each of which
+// a std::string would look for room for.
+class Skeleton {
+ public:
+  Skeleton() : bytes_(kUsualOtherBytes, '\0') {}
+
+  size_t size() const { return size_; }
+  absl::string_view bytes() const { return {bytes_.data(), size_}; }
+
+  void AppendVarint(uint64_t value) {
+    uint8_t* const to = Room(kMostVarintBytes);
+    size_ += static_cast<size_t>(
+        pb::io::CodedOutputStream::WriteVarint64ToArray(value, to) - to);
   }
-  uint8_t bytes[10];
-  const uint8_t* end =
-      pb::io::CodedOutputStream::WriteVarint64ToArray(value, bytes);
-  out.append(reinterpret_cast<const char*>(bytes),
-             static_cast<size_t>(end - bytes));
-}
+  void Append(const void* bytes, size_t count) {
+    std::memcpy(Room(count), bytes, count);
+    Grow(count);
+  }
+
+  /// Where `count` bytes may be written, which are part of it once it grows.
+  uint8_t* Room(size_t count) {
+    if (bytes_.size() - size_ < count) bytes_.resize(2 * (size_ + count));
+    return reinterpret_cast<uint8_t*>(bytes_.data()) + size_;
+  }
+  void Grow(size_t count) { size_ += count; }
+
+  /// A message within: its length is known at its end alone, and stands before
+  /// it. End() is told what Begin() said.
+  size_t Begin() {
+    Room(1);
+    return ++size_;
+  }
+  void End(size_t begin) {
+    const size_t length = size_ - begin;
+    uint8_t bytes[kMostVarintBytes];
+    const auto count = static_cast<size_t>(
+        pb::io::CodedOutputStream::WriteVarint64ToArray(length, bytes) - bytes);
+    if (count > 1) {
+      Room(count - 1);
+      std::memmove(&bytes_[begin + count - 1], &bytes_[begin], length);
+      Grow(count - 1);
+    }
+    std::memcpy(&bytes_[begin - 1], bytes, count);
+  }
+
+ private:
+  static constexpr size_t kMostVarintBytes = 10;
+
+  std::string bytes_;  // and room
+  size_t size_ = 0;
+};
 
 }  // namespace
 
@@ -59,8 +98,10 @@ TensorBytes* MessageElements::Find(absl::string_view mark) {
 
 void MessageElements::Gather(WorkerPool* workers) {
   absl::InlinedVector<TensorBytes*, 8> tensors;
-  for (TensorBytes& tensor : elements_) tensors.push_back(&tensor);
-  GatherAll(tensors, workers);
+  for (TensorBytes& tensor : elements_) {
+    if (!tensor.gathered()) tensors.push_back(&tensor);
+  }
+  if (!tensors.empty()) GatherAll(tensors, workers);
 }
 
 // What becomes of a field: looked up once, not for every message.
@@ -146,13 +187,14 @@ class MessageSplitter {
     if (stream_.TotalBytes() > std::numeric_limits<int>::max()) {
       return NotAMessage("more than 2^31 - 1 bytes");
     }
-    in_.PushLimit(static_cast<int>(stream_.TotalBytes()));
+    end_ = static_cast<int>(stream_.TotalBytes());
+    in_.PushLimit(end_);
     result_.elements_.reserve(kUsualElements);
-    std::string skeleton;
-    skeleton.reserve(kUsualOtherBytes);
+    Skeleton skeleton;
     absl::Status status = CopyMessage(*rules_.root_, "", skeleton);
     if (!status.ok()) return unknown_.ok() ? status : unknown_;
-    if (!message.ParseFromString(skeleton)) {
+    if (!message.ParseFromArray(skeleton.bytes().data(),
+                                static_cast<int>(skeleton.size()))) {
       return NotAMessage("a field is malformed");
     }
     if (!unknown_.ok()) return unknown_;
@@ -160,11 +202,11 @@ class MessageSplitter {
   }
 
  private:
-  // Copies fields up to the current limit. `within` is the name of the field
+  // Copies fields up to the message's end. `within` is the name of the field
   // that holds this message.
   absl::Status CopyMessage(const MessagePlan& message, absl::string_view within,
-                           std::string& out) {
-    while (in_.BytesUntilLimit() > 0) {
+                           Skeleton& out) {
+    while (Left() > 0) {
       uint64_t tag = 0;
       if (!ReadVarint(kMostTagBytes, tag)) return NotAMessage("a tag is cut");
       absl::Status status =
@@ -181,7 +223,7 @@ class MessageSplitter {
   }
 
   absl::Status CopyField(const MessagePlan& message, uint32_t tag,
-                         absl::string_view within, std::string& out) {
+                         absl::string_view within, Skeleton& out) {
     const auto wire_type = WireFormatLite::GetTagWireType(tag);
     const int number = WireFormatLite::GetTagFieldNumber(tag);
     const FieldPlan* const plan = message.Find(number);
@@ -191,7 +233,7 @@ class MessageSplitter {
     if (&message == rules_.root_ && number < MessageElements::kFields) {
       result_.came_.set(static_cast<size_t>(number));
     }
-    AppendVarint(tag, out);
+    out.AppendVarint(tag);
     switch (wire_type) {
       case WireFormatLite::WIRETYPE_VARINT:
         return CopyVarint(*plan->field, out);
@@ -215,8 +257,9 @@ class MessageSplitter {
     const bool skipped = WireFormatLite::SkipField(&in_, tag);
     unknown_bytes_ +=
         static_cast<size_t>(1 + in_.CurrentPosition() - begin);  // with its tag
-    return skipped && unknown_bytes_ <= kMostOtherBytes ? absl::OkStatus()
-                                                        : unknown_;
+    return skipped && Left() >= 0 && unknown_bytes_ <= kMostOtherBytes
+               ? absl::OkStatus()
+               : unknown_;
   }
 
   // To protobuf, a field of another wire type is unknown, too.
@@ -233,18 +276,18 @@ class MessageSplitter {
                      " is not its own"));
   }
 
-  absl::Status CopyVarint(const pb::FieldDescriptor& field, std::string& out) {
+  absl::Status CopyVarint(const pb::FieldDescriptor& field, Skeleton& out) {
     uint64_t value = 0;
-    if (!in_.ReadVarint64(&value)) return Cut(field);
-    AppendVarint(value, out);
+    if (!in_.ReadVarint64(&value) || Left() < 0) return Cut(field);
+    out.AppendVarint(value);
     return absl::OkStatus();
   }
 
   absl::Status CopyDelimited(const FieldPlan& plan, absl::string_view within,
-                             std::string& out) {
+                             Skeleton& out) {
     uint64_t length = 0;
     if (!ReadVarint(kMostLengthBytes, length) ||
-        length > static_cast<uint64_t>(in_.BytesUntilLimit())) {
+        length > static_cast<uint64_t>(Left())) {
       return Cut(*plan.field);
     }
     const auto size = static_cast<int>(length);
@@ -253,33 +296,28 @@ class MessageSplitter {
                                    : CopyText(plan, size, out);
   }
 
-  absl::Status CopySubmessage(const FieldPlan& plan, int size,
-                              std::string& out) {
-    const auto limit = in_.PushLimit(size);
-    const size_t begin = out.size();
+  absl::Status CopySubmessage(const FieldPlan& plan, int size, Skeleton& out) {
+    const int end = std::exchange(end_, in_.CurrentPosition() + size);
+    const size_t begin = out.Begin();
     absl::Status status = CopyMessage(*plan.message, plan.field->name(), out);
-    if (!status.ok()) return status;
-    in_.PopLimit(limit);
-    // Its length is known only now, and stands before it.
-    std::string length;
-    AppendVarint(out.size() - begin, length);
-    out.insert(begin, length);
-    return absl::OkStatus();
+    out.End(begin);
+    end_ = end;
+    return status;
   }
 
   // Bytes, a string or packed numbers.
-  absl::Status CopyText(const FieldPlan& plan, int size, std::string& out) {
+  absl::Status CopyText(const FieldPlan& plan, int size, Skeleton& out) {
     const pb::FieldDescriptor& field = *plan.field;
     if (static_cast<size_t>(size) > rules_.most_other_bytes_) {
       return absl::InvalidArgumentError(
           absl::StrCat(field.name(), ": takes ", size, " bytes (at most ",
                        rules_.most_other_bytes_, " are read)"));
     }
-    AppendVarint(static_cast<uint64_t>(size), out);
+    out.AppendVarint(static_cast<uint64_t>(size));
     const size_t begin = out.size();
     absl::Status status = CopyRaw(field, size, out);
     if (!status.ok()) return status;
-    if (plan.utf8 && !IsUtf8(absl::string_view(out).substr(begin))) {
+    if (plan.utf8 && !IsUtf8(out.bytes().substr(begin))) {
       return absl::InvalidArgumentError(
           absl::StrCat(field.name(), ": is not UTF-8"));
     }
@@ -288,55 +326,54 @@ class MessageSplitter {
 
   // The one copy of a tensor's bytes, if any; `size` bytes are there.
   absl::Status TakeElements(const FieldPlan& plan, absl::string_view within,
-                            int size, std::string& out) {
+                            int size, Skeleton& out) {
     const pb::FieldDescriptor& field = *plan.field;
-    std::string mark;
+    const auto index = static_cast<Mark>(result_.elements_.size());
     if (size > 0) {
-      const auto index = static_cast<Mark>(result_.elements_.size());
       if (index == kMostElements) {
         return absl::InvalidArgumentError(absl::StrCat(
             field.name(), ": more than ", kMostElements, " tensors"));
       }
       absl::StatusOr<TensorBytes> elements =
           ReadTensorBytes(stream_, in_, size);
-      if (absl::IsInvalidArgument(elements.status())) {
+      if (!elements.ok()) {
+        if (!absl::IsInvalidArgument(elements.status())) {
+          return elements.status();
+        }
         return NotAMessage(absl::StrCat(within, within.empty() ? "" : ": ",
                                         field.name(), " is cut"));
       }
-      if (!elements.ok()) return elements.status();
       result_.elements_.push_back(*std::move(elements));
-      mark.assign(reinterpret_cast<const char*>(&index), sizeof index);
     }
+    size_t begin = 0;
     if (plan.mark_number != 0) {
-      mark = FieldHeader(plan.mark_number, static_cast<int64_t>(mark.size())) +
-             mark;
+      begin = out.Begin();
+      out.AppendVarint(WireFormatLite::MakeTag(
+          plan.mark_number, WireFormatLite::WIRETYPE_LENGTH_DELIMITED));
     }
-    AppendVarint(mark.size(), out);
-    out += mark;
+    const size_t mark_bytes = size > 0 ? sizeof index : 0;
+    out.AppendVarint(mark_bytes);
+    out.Append(&index, mark_bytes);
+    if (plan.mark_number != 0) out.End(begin);
     return absl::OkStatus();
   }
 
   absl::Status CopyRaw(const pb::FieldDescriptor& field, int size,
-                       std::string& out) {
-    if (in_.BytesUntilLimit() < size) return Cut(field);
-    const void* data = nullptr;
-    int here = 0;  // bytes of the current slice that are not read yet
-    in_.GetDirectBufferPointerInline(&data, &here);
-    if (here >= size) {
-      out.append(static_cast<const char*>(data), static_cast<size_t>(size));
-      in_.Skip(size);
-      return absl::OkStatus();
-    }
-    const size_t begin = out.size();
-    out.resize(begin + static_cast<size_t>(size));
-    return in_.ReadRaw(out.data() + begin, size) ? absl::OkStatus()
-                                                 : Cut(field);
+                       Skeleton& out) {
+    const auto count = static_cast<size_t>(size);
+    if (Left() < size || !in_.ReadRaw(out.Room(count), size)) return Cut(field);
+    out.Grow(count);
+    return absl::OkStatus();
   }
+
+  // Bytes of the message that is being copied; below 0 where a field passes its
+  // end.
+  int Left() const { return end_ - in_.CurrentPosition(); }
 
   bool ReadVarint(int most_bytes, uint64_t& value) {
     const int begin = in_.CurrentPosition();
     return in_.ReadVarint64(&value) &&
-           in_.CurrentPosition() - begin <= most_bytes;
+           in_.CurrentPosition() - begin <= most_bytes && Left() >= 0;
   }
 
   absl::Status NotAMessage(absl::string_view what) const {
@@ -352,6 +389,7 @@ class MessageSplitter {
   const SplitRules& rules_;
   SliceInputStream stream_;
   pb::io::CodedInputStream in_;
+  int end_ = 0;  // of the message that is being copied
   MessageElements result_;
   absl::Status unknown_;  // the error of the first unknown field
   size_t unknown_bytes_ = 0;
