@@ -1,9 +1,11 @@
 #include "server/wire/attend_wire.h"
 
+#include <iterator>
 #include <memory>
 #include <utility>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
 #include "server/base/utf8.h"
 #include "server/request/request_builder.h"
@@ -45,33 +47,35 @@ int FieldNumber(ResultField result) {
 }
 
 // Everything of a result's field up to its first element.
-std::string TensorHeader(const Result& result) {
-  v1::Tensor tensor;
-  tensor.set_datatype(ToWire(result.type));
-  tensor.mutable_shape()->Assign(result.shape.begin(), result.shape.end());
-  std::string inner = tensor.SerializeAsString();
+void AppendTensorHeader(const Result& result, std::string& out) {
+  std::string shape;
+  for (const int64_t extent : result.shape) {
+    AppendVarint(static_cast<uint64_t>(extent), shape);
+  }
+  std::string inner;
+  AppendNumber(v1::Tensor::kDatatypeFieldNumber,
+               static_cast<uint64_t>(ToWire(result.type)), inner);
+  AppendBytes(v1::Tensor::kShapeFieldNumber, shape, inner);
   inner += FieldHeader(v1::Tensor::kDataFieldNumber, result.bytes);
-  return absl::StrCat(
-      FieldHeader(FieldNumber(result.wanted.result),
-                  static_cast<int64_t>(inner.size()) + result.bytes),
-      inner);
+  out += FieldHeader(FieldNumber(result.wanted.result),
+                     static_cast<int64_t>(inner.size()) + result.bytes);
+  out += inner;
 }
 
 std::string IdField(const std::string& id) {
-  return id.empty()
-             ? std::string()
-             : absl::StrCat(FieldHeader(v1::AttendResponse::kIdFieldNumber,
-                                        static_cast<int64_t>(id.size())),
-                            id);
+  std::string field;
+  AppendBytes(v1::AttendResponse::kIdFieldNumber, id, field);
+  return field;
 }
 
-std::string FactsFields(const RequestFacts& facts) {
-  v1::AttendResponse response;
-  response.set_backend(facts.backend);
-  response.set_kernel(facts.kernel);
-  response.set_queue_ns(static_cast<uint64_t>(facts.queue_time.count()));
-  response.set_compute_ns(static_cast<uint64_t>(facts.compute_time.count()));
-  return response.SerializeAsString();
+void AppendFacts(const RequestFacts& facts, std::string& out) {
+  using Response = v1::AttendResponse;
+  AppendBytes(Response::kBackendFieldNumber, facts.backend, out);
+  AppendBytes(Response::kKernelFieldNumber, facts.kernel, out);
+  AppendNumber(Response::kQueueNsFieldNumber,
+               static_cast<uint64_t>(facts.queue_time.count()), out);
+  AppendNumber(Response::kComputeNsFieldNumber,
+               static_cast<uint64_t>(facts.compute_time.count()), out);
 }
 
 // Text, and the elements of a result behind it, if any.
@@ -98,16 +102,18 @@ absl::StatusOr<RequestBuilder> Begin(const v1::AttendRequest& message,
     absl::StatusOr<std::shared_ptr<const ParameterSet>> set =
         models.Find(message.parameter_set().name());
     if (!set.ok()) return Named("parameter_set", set.status());
-    return RequestBuilder((*set)->defaults, *set);
+    return absl::StatusOr<RequestBuilder>(absl::in_place, (*set)->defaults,
+                                          *set);
   }
   AttentionProblem problem;
   ChosenScoring(message, problem.scoring);
-  return RequestBuilder(problem);
+  return absl::StatusOr<RequestBuilder>(absl::in_place, std::move(problem));
 }
 
 // What the message asks for, in the reply's order.
-std::vector<ResultField> ResultsOf(const v1::AttendRequest& message) {
-  std::vector<ResultField> results = {ResultField::kOutput};
+using ResultFields = absl::InlinedVector<ResultField, std::size(kResultFields)>;
+ResultFields ResultsOf(const v1::AttendRequest& message) {
+  ResultFields results = {ResultField::kOutput};
   if (message.return_weights()) results.push_back(ResultField::kWeights);
   if (message.return_lse()) results.push_back(ResultField::kLse);
   if (message.has_top_k()) {
@@ -184,8 +190,12 @@ ReplyBuffer AttendWire::Encode(absl::Span<Result> results,
   parts.front().text = id_field;
   for (Result& result : results) {
     std::string& text = parts.back().text;
-    text += TensorHeader(result);
-    if (result.bytes < kLeastBytesInASlice) {
+    const bool is_copied = result.bytes < kLeastBytesInASlice;
+    text.reserve(text.size() +
+                 static_cast<size_t>(kMostTensorHeaderBytes + kMostFactsBytes +
+                                     (is_copied ? result.bytes : 0)));
+    AppendTensorHeader(result, text);
+    if (is_copied) {
       text.append(reinterpret_cast<const char*>(result.buffer.data()),
                   static_cast<size_t>(result.bytes));
     } else {
@@ -193,7 +203,7 @@ ReplyBuffer AttendWire::Encode(absl::Span<Result> results,
       parts.emplace_back();
     }
   }
-  parts.back().text += FactsFields(facts);
+  AppendFacts(facts, parts.back().text);
   if (!on_stream_) return Join(std::move(parts));
   int64_t bytes = 0;
   for (const ReplyPart& part : parts) {

@@ -13,6 +13,11 @@ namespace {
 constexpr size_t kMostVarint32Bytes = 5;
 constexpr size_t kMostVarint64Bytes = 10;
 
+void AppendTag(int field_number, WireFormatLite::WireType type,
+               std::string& out) {
+  AppendVarint(WireFormatLite::MakeTag(field_number, type), out);
+}
+
 }  // namespace
 
 std::string FieldHeader(int field_number, int64_t length) {
@@ -24,6 +29,31 @@ std::string FieldHeader(int field_number, int64_t length) {
       bytes);
   end = Out::WriteVarint64ToArray(static_cast<uint64_t>(length), end);
   return {bytes, end};
+}
+
+void AppendVarint(uint64_t value, std::string& out) {
+  if (value < 0x80) {  // nearly all of them
+    out.push_back(static_cast<char>(value));
+    return;
+  }
+  uint8_t bytes[kMostVarint64Bytes];
+  const uint8_t* const end =
+      pb::io::CodedOutputStream::WriteVarint64ToArray(value, bytes);
+  out.append(reinterpret_cast<const char*>(bytes),
+             static_cast<size_t>(end - bytes));
+}
+
+void AppendNumber(int field_number, uint64_t value, std::string& out) {
+  if (value == 0) return;
+  AppendTag(field_number, WireFormatLite::WIRETYPE_VARINT, out);
+  AppendVarint(value, out);
+}
+
+void AppendBytes(int field_number, absl::string_view value, std::string& out) {
+  if (value.empty()) return;
+  AppendTag(field_number, WireFormatLite::WIRETYPE_LENGTH_DELIMITED, out);
+  AppendVarint(value.size(), out);
+  out.append(value.data(), value.size());
 }
 
 grpc::Slice ToSlice(AlignedBuffer buffer) {

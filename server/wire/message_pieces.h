@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "server/memory/aligned_buffer.h"
 #include "server/memory/reply_buffer.h"
 
@@ -16,6 +17,13 @@ namespace attention::server {
 
 /// The tag and length of a length-delimited field.
 std::string FieldHeader(int field_number, int64_t length);
+
+/// Put a field behind `out` as protobuf serializes it: nothing where it is 0 or
+/// empty. For messages of a few fields, which cost several times as much to
+/// fill in and serialize as to write.
+void AppendNumber(int field_number, uint64_t value, std::string& out);
+void AppendBytes(int field_number, absl::string_view value, std::string& out);
+void AppendVarint(uint64_t value, std::string& out);
 
 /// A slice that owns the buffer's memory.
 grpc::Slice ToSlice(AlignedBuffer buffer);
