@@ -20,21 +20,29 @@ namespace pb = google::protobuf;
 // not for every request.
 struct FieldPlan {
   const pb::FieldDescriptor* field = nullptr;  // null where nothing is read
+  const pb::Reflection* reflection = nullptr;  // of the message that has it
   const TensorField* tensor = nullptr;
   const OptionField* option = nullptr;
+  const pb::Message* absent = nullptr;  // what stands for a message not there
   std::string name;                // of the option, with that of its scoring
   std::vector<FieldPlan> members;  // of a message with such fields
 };
 
+const pb::Message& PrototypeOf(const pb::Descriptor& message) {
+  return *pb::MessageFactory::generated_factory()->GetPrototype(&message);
+}
+
 std::vector<FieldPlan> PlansOf(const pb::Descriptor& message,
                                const std::string& prefix) {
   std::vector<FieldPlan> plans;
+  const pb::Reflection* const reflection = PrototypeOf(message).GetReflection();
   for (int n = 0; n < message.field_count(); ++n) {
     const pb::FieldDescriptor& field = *message.field(n);
     const auto number = static_cast<size_t>(field.number());
     if (plans.size() <= number) plans.resize(number + 1);
     FieldPlan& plan = plans[number];
     const pb::Descriptor* const inner = field.message_type();
+    if (inner != nullptr) plan.absent = &PrototypeOf(*inner);
     if (inner == v1::Tensor::descriptor()) {
       plan.tensor = FindTensor(field.name());
     } else if (inner != nullptr && !field.is_repeated()) {
@@ -46,6 +54,7 @@ std::vector<FieldPlan> PlansOf(const pb::Descriptor& message,
     if (plan.tensor != nullptr || plan.option != nullptr ||
         !plan.members.empty()) {
       plan.field = &field;
+      plan.reflection = reflection;
     }
   }
   return plans;
@@ -65,10 +74,10 @@ absl::Status ReadTensor(const TensorField& field, const v1::Tensor& tensor,
   return builder.SetTensor(field, *type, tensor.shape(), bytes->bytes());
 }
 
-OptionValue ValueOf(const pb::Message& message,
-                    const pb::FieldDescriptor& field,
-                    const OptionField& option) {
-  const pb::Reflection& reflection = *message.GetReflection();
+OptionValue ValueOf(const pb::Message& message, const FieldPlan& plan) {
+  const pb::Reflection& reflection = *plan.reflection;
+  const pb::FieldDescriptor& field = *plan.field;
+  const OptionField& option = *plan.option;
   switch (field.cpp_type()) {
     case pb::FieldDescriptor::CPPTYPE_DOUBLE:
       return reflection.GetDouble(message, &field);
@@ -95,14 +104,19 @@ absl::Status ReadMembers(const pb::Message& message,
                          const std::vector<FieldPlan>& plans,
                          MessageElements& elements, RequestBuilder& builder);
 
+// Where the message has the field.
 absl::Status ReadField(const pb::Message& message, const FieldPlan& plan,
                        MessageElements& elements, RequestBuilder& builder) {
+  if (plan.field == nullptr) return absl::OkStatus();
   if (plan.option != nullptr) {
-    return builder.SetOption(
-        *plan.option, ValueOf(message, *plan.field, *plan.option), plan.name);
+    if (!plan.reflection->HasField(message, plan.field)) {
+      return absl::OkStatus();
+    }
+    return builder.SetOption(*plan.option, ValueOf(message, plan), plan.name);
   }
-  const pb::Message& inner =
-      message.GetReflection()->GetMessage(message, plan.field);
+  // Asking whether it is there would cost as much again.
+  const pb::Message& inner = plan.reflection->GetMessage(message, plan.field);
+  if (&inner == plan.absent) return absl::OkStatus();
   if (plan.tensor == nullptr) {
     return ReadMembers(inner, plan.members, elements, builder);
   }
@@ -114,11 +128,7 @@ absl::Status ReadField(const pb::Message& message, const FieldPlan& plan,
 absl::Status ReadMembers(const pb::Message& message,
                          const std::vector<FieldPlan>& plans,
                          MessageElements& elements, RequestBuilder& builder) {
-  const pb::Reflection& reflection = *message.GetReflection();
   for (const FieldPlan& plan : plans) {
-    if (plan.field == nullptr || !reflection.HasField(message, plan.field)) {
-      continue;
-    }
     absl::Status status = ReadField(message, plan, elements, builder);
     if (!status.ok()) return status;
   }
@@ -148,10 +158,8 @@ absl::Status ReadFields(const v1::AttendRequest& message,
       new std::vector<FieldPlan>(PlansOf(*v1::AttendRequest::descriptor(), ""));
   // To ask protobuf for each of some thirty fields takes longer than to read
   // those of most requests.
-  const pb::Reflection& reflection = *message.GetReflection();
   for (const FieldPlan& plan : *plans) {
-    if (plan.field == nullptr || !elements.MayHave(plan.field->number()) ||
-        !reflection.HasField(message, plan.field)) {
+    if (plan.field == nullptr || !elements.MayHave(plan.field->number())) {
       continue;
     }
     absl::Status status = ReadField(message, plan, elements, builder);
