@@ -41,37 +41,37 @@ absl::Status AttentionOperation::Decode(ReceivedMessage message, HoldBytes hold,
   facts.model = wire_->model();
   SequenceKeys::EndOlder(resident_, wire_->sequence_life());
   if (!request.ok()) return request.status();
-  request_ = *std::move(request);
-  facts.tensors = request_.tensors_by_type;
-  facts.scoring = request_.problem.scoring.index();
+  request_.emplace(*std::move(request));
+  facts.tensors = request_->tensors_by_type;
+  facts.scoring = request_->problem.scoring.index();
   facts.scoring_name = ScoringNames()[facts.scoring].model;
-  if (WantsDetails()) facts.details = Shapes(request_.problem);
+  if (WantsDetails()) facts.details = Shapes(request_->problem);
   return absl::OkStatus();
 }
 
 // Sizes are checked before anything of that size is allocated: a width of 2^40
 // beside a length of 0 is legal on paper.
 absl::Status AttentionOperation::PlanResults() {
-  absl::StatusOr<ValidatedBatch> valid = ValidateBatch(request_.problem);
+  absl::StatusOr<ValidatedBatch> valid = ValidateBatch(request_->problem);
   if (!valid.ok()) return valid.status();
   batch_ = *std::move(valid);
   // When sequences have been read, shapes are checked anew, not its elements.
-  request_.problem.attend_mask_checked = true;
-  results_.emplace(request_.results, *batch_);
+  request_->problem.attend_mask_checked = true;
+  results_.emplace(request_->results, *batch_);
   absl::Status status = results_->CheckFit(
       wire_->BytesBeside(results_->SentBytes()), limits_.max_response_bytes);
   if (status.ok()) {
-    status = CheckLimits(request_.problem, *batch_, *results_, limits_);
+    status = CheckLimits(request_->problem, *batch_, *results_, limits_);
   }
-  if (status.ok()) status = CheckResultsApart(request_);
+  if (status.ok()) status = CheckResultsApart(*request_);
   return status;
 }
 
 absl::StatusOr<OperationNeeds> AttentionOperation::Plan(RequestFacts& facts) {
   absl::Status status;
-  if (!request_.sequences.empty()) {
+  if (!request_->sequences.empty()) {
     keys_.emplace(resident_);
-    status = keys_->Plan(request_);
+    status = keys_->Plan(*request_);
   }
   if (status.ok()) status = PlanResults();
   if (!status.ok()) return status;
@@ -87,7 +87,7 @@ absl::StatusOr<OperationNeeds> AttentionOperation::Plan(RequestFacts& facts) {
   needs.reply_bytes =
       results_->Bytes() + wire_->BytesBeside(results_->SentBytes());
   const absl::Span<const ValidatedProblem> problems = batch_->problems;
-  needs.work = {static_cast<int>(request_.problem.scoring.index()),
+  needs.work = {static_cast<int>(request_->problem.scoring.index()),
                 attention::Work(problems)};
   // A quick one is computed on the thread that brought it, which must not wait.
   needs.quick = engine_.IsQuick(problems) && !(keys_ && keys_->waits());
@@ -103,9 +103,9 @@ absl::StatusOr<OperationNeeds> AttentionOperation::Plan(RequestFacts& facts) {
 // What the request waited for is there now, and may be more than was planned.
 absl::Status AttentionOperation::ReadSequences() {
   const int64_t planned = results_->Bytes();
-  if (absl::Status read = keys_->Read(request_); !read.ok()) return read;
+  if (absl::Status read = keys_->Read(*request_); !read.ok()) return read;
   // What a region lost while it was copied must not stay as keys of zeros.
-  if (absl::Status intact = CheckIntact(request_); !intact.ok()) return intact;
+  if (absl::Status intact = CheckIntact(*request_); !intact.ok()) return intact;
   absl::Status status = PlanResults();
   if (status.ok() && results_->Bytes() > planned) {
     status = absl::AbortedError(
@@ -132,7 +132,7 @@ absl::Status AttentionOperation::Run(const std::stop_token& stop,
 
 void AttentionOperation::EndSequences(const absl::Status& status,
                                       RequestFacts& facts) {
-  const SequenceKeys::Ended ended = keys_->End(request_, status);
+  const SequenceKeys::Ended ended = keys_->End(*request_, status);
   facts.repeatable = ended.repeatable;
   facts.kept = ended.kept;
 }
@@ -183,7 +183,7 @@ absl::StatusOr<ReplyBuffer> AttentionOperation::Encode(RequestFacts& facts) {
 
 absl::StatusOr<ReplyBuffer> AttentionOperation::EncodeResults(
     const RequestFacts& facts) {
-  if (absl::Status intact = CheckIntact(request_); !intact.ok()) return intact;
+  if (absl::Status intact = CheckIntact(*request_); !intact.ok()) return intact;
   return wire_->Encode(results_->sent(), facts);
 }
 

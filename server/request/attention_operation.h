@@ -92,7 +92,7 @@ class AttentionOperation final : public Operation {
   const RequestLimits limits_;
   const ResidentAccess resident_;
   std::optional<SequenceKeys> keys_;  // of sequences
-  AttentionRequest request_;
+  std::optional<AttentionRequest> request_;
   std::optional<ValidatedBatch> batch_;
   std::optional<Results> results_;
 };

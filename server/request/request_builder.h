@@ -29,7 +29,7 @@ class RequestBuilder {
  public:
   /// What the request begins with: the scoring function, and what a set has.
   /// `owner` is what the views in `defaults` lie in.
-  explicit RequestBuilder(const AttentionProblem& defaults,
+  explicit RequestBuilder(AttentionProblem defaults,
                           std::shared_ptr<const void> owner = nullptr);
 
   /// Refuses a scoring function that has no such option and a value of another
