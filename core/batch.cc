@@ -241,7 +241,8 @@ absl::StatusOr<ValidatedBatch> ValidateBatch(const AttentionProblem& problem) {
   }
   absl::StatusOr<ValidatedProblem> valid = Validate(problem);
   if (!valid.ok()) return valid.status();
-  ValidatedBatch batch;
+  absl::StatusOr<ValidatedBatch> result(absl::in_place);
+  ValidatedBatch& batch = *result;
   batch.output_type = valid->query.type;
   batch.output_shape = valid->output_shape;
   batch.weights_shape = valid->weights_shape;
@@ -249,7 +250,7 @@ absl::StatusOr<ValidatedBatch> ValidateBatch(const AttentionProblem& problem) {
   batch.top_k_shape = valid->top_k_shape;
   batch.key_weights_shape = valid->key_weights_shape;
   batch.problems.push_back(*std::move(valid));
-  return batch;
+  return result;
 }
 
 }  // namespace attention

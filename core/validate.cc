@@ -1,5 +1,7 @@
 #include "core/validate.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "core/validate_parts.h"
 
@@ -57,12 +59,7 @@ absl::Status ValidateDropout(const Dropout& dropout, ValidatedProblem& valid) {
   return absl::OkStatus();
 }
 
-}  // namespace
-
-absl::StatusOr<ValidatedProblem> Validate(const AttentionProblem& problem) {
-  absl::StatusOr<ValidatedProblem> result(absl::in_place,
-                                          ValidatedProblem::OnlyValidate());
-  ValidatedProblem& valid = *result;
+absl::Status Fill(const AttentionProblem& problem, ValidatedProblem& valid) {
   if (problem.query_starts || problem.key_starts) {
     return FieldError(problem.query_starts ? "query_starts" : "key_starts",
                       "was given where one problem is expected");
@@ -83,8 +80,17 @@ absl::StatusOr<ValidatedProblem> Validate(const AttentionProblem& problem) {
   if (status.ok()) status = internal::SetResultShapes(rank, valid);
   if (!status.ok()) return status;
   valid.empty_rows = problem.empty_rows;
-  status = internal::ValidateWanted(problem.wanted, valid);
-  if (!status.ok()) return status;
+  return internal::ValidateWanted(problem.wanted, valid);
+}
+
+}  // namespace
+
+// Returned by its one name, so that it is made where it is returned.
+absl::StatusOr<ValidatedProblem> Validate(const AttentionProblem& problem) {
+  absl::StatusOr<ValidatedProblem> result(absl::in_place,
+                                          ValidatedProblem::OnlyValidate());
+  absl::Status status = Fill(problem, *result);
+  if (!status.ok()) result = std::move(status);
   return result;
 }
 

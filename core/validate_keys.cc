@@ -94,23 +94,34 @@ class BlockName {
   std::string numbered_;
 };
 
-// The rules for a block's keys and values. Those of the first block set the
-// extents that the others must share.
-absl::Status CheckBlock(const AttentionProblem& problem, size_t index,
-                        ValidatedProblem& valid) {
-  const auto& [key, value, key_scale, value_scale, scales_checked, page] =
-      problem.key_value[index];
+// What a block's keys and values are before their extents are looked at.
+absl::Status CheckForm(const AttentionProblem& problem, size_t index) {
+  const KeyValueBlock& block = problem.key_value[index];
   const bool several = problem.key_value.size() > 1;
   const BlockName key_name("key", index, several);
   const BlockName value_name("value", index, several);
-  absl::Status status = CheckTypes(key_name, key, value_name, value,
+  absl::Status status = CheckTypes(key_name, block.key, value_name, block.value,
                                    problem.key_value.front().key);
-  if (status.ok()) status = CheckBesideQuery(key_name, key, problem.query);
-  if (status.ok()) status = CheckBesideQuery(value_name, value, problem.query);
+  if (status.ok()) {
+    status = CheckBesideQuery(key_name, block.key, problem.query);
+  }
   if (!status.ok()) return status;
+  return CheckBesideQuery(value_name, block.value, problem.query);
+}
 
-  const Shape key_shape = Widen(key).shape;
-  const Shape value_shape = Widen(value).shape;
+// The rules for the extents of a block, `wide` with four of them. Those of the
+// first block are what the others must share.
+absl::Status CheckExtents(const AttentionProblem& problem, size_t index,
+                          const ValidatedProblem::Block& wide,
+                          ValidatedProblem& valid) {
+  const TensorView& key = problem.key_value[index].key;
+  const TensorView& value = problem.key_value[index].value;
+  const Shape& key_shape = wide.key.shape;
+  const Shape& value_shape = wide.value.shape;
+  const bool several = problem.key_value.size() > 1;
+  const BlockName key_name("key", index, several);
+  const BlockName value_name("value", index, several);
+  absl::Status status;
   if (index == 0) {
     status = CheckHeads(problem, key_name, key, key_shape[1], valid);
     if (!status.ok()) return status;
@@ -160,26 +171,25 @@ absl::Status AddBlock(const AttentionProblem& problem, size_t index,
                       ValidatedProblem& valid) {
   const KeyValueBlock& given = problem.key_value[index];
   const KeyValueBlock& first = problem.key_value.front();
-  if (index == 0 || !AreAlike(given.key, first.key) ||
-      !AreAlike(given.value, first.value)) {
-    absl::Status status = CheckBlock(problem, index, valid);
-    if (!status.ok()) return status;
-  }
-  ValidatedProblem::Block block = {.key = Widen(given.key),
-                                   .value = Widen(given.value),
-                                   .first_key = valid.key_length,
-                                   .page = given.page};
+  const bool differs = index == 0 || !AreAlike(given.key, first.key) ||
+                       !AreAlike(given.value, first.value);
+  absl::Status status = differs ? CheckForm(problem, index) : absl::OkStatus();
+  if (!status.ok()) return status;
+  ValidatedProblem::Block& block = valid.key_value.emplace_back();
+  block.key = Widen(given.key);
+  block.value = Widen(given.value);
+  block.first_key = valid.key_length;
+  block.page = given.page;
   block.key_count = block.key.shape[2];
-  if (absl::Status status = ReadBlockScales(problem, index, block);
-      !status.ok()) {
-    return status;
-  }
+  if (differs) status = CheckExtents(problem, index, block, valid);
+  if (status.ok()) status = ReadBlockScales(problem, index, block);
+  if (!status.ok()) return status;
   if (__builtin_add_overflow(valid.key_length, block.key_count,
                              &valid.key_length)) {
     return FieldError(BlockName("key", index, problem.key_value.size() > 1),
                       "the blocks together pass 2^63 - 1 keys");
   }
-  if (block.key_count > 0) valid.key_value.push_back(std::move(block));
+  if (block.key_count == 0) valid.key_value.pop_back();
   return absl::OkStatus();
 }
 
