@@ -58,7 +58,9 @@ class ReceivedMessage {
     std::swap(slices_, other.slices_);
     return *this;
   }
-  ~ReceivedMessage() { ReleaseSlices(absl::MakeSpan(slices_)); }
+  ~ReceivedMessage() {
+    if (!slices_.empty()) ReleaseSlices(absl::MakeSpan(slices_));
+  }
 
   absl::Span<const grpc::Slice> slices() const { return slices_; }
   /// Of all slices together.

@@ -22,8 +22,7 @@ FairQueue::Path CallOrigin::path() const {
 
 Admission::Holder CallOrigin::holder() const {
   if (caller != nullptr) return {caller->name};
-  FairQueue::Path of = path();
-  return {std::move(of.connection), std::move(of.party)};
+  return {peer, PartyOf(/*caller=*/nullptr, peer)};
 }
 
 void Call::Start(absl::FunctionRef<RequestArrival()> arrive, int64_t number) {

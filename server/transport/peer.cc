@@ -12,6 +12,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -45,6 +46,7 @@ std::string Ipv6Text(const sockaddr_in6& address) {
 }
 
 std::string PercentDecoded(absl::string_view text) {
+  if (!absl::StrContains(text, '%')) return static_cast<std::string>(text);
   std::string decoded;
   while (!text.empty()) {
     if (text.size() >= 3 && text[0] == '%') {
