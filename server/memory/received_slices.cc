@@ -1,7 +1,5 @@
 #include "server/memory/received_slices.h"
 
-#include <grpcpp/support/byte_buffer.h>
-
 #include "absl/algorithm/container.h"
 
 namespace attention::server {
@@ -14,6 +12,23 @@ void ReleaseSlices(absl::Span<grpc::Slice> slices) {
   // Destroyed at the end, after the references that are dropped here.
   const grpc::ByteBuffer last(slices.data(), slices.size());
   for (grpc::Slice& slice : slices) slice = grpc::Slice();
+}
+
+ReceivedMessage::ReceivedMessage(grpc::ByteBuffer& message) {
+  grpc::Slice slice;
+  if (message.TrySingleSlice(&slice).ok()) {
+    slices_.push_back(std::move(slice));
+    whole_.Swap(&message);
+    return;
+  }
+  if (!message.Dump(&slices_).ok()) slices_.clear();
+  message.Clear();
+}
+
+void ReceivedMessage::ReleaseAll() {
+  if (!whole_.Valid()) return ReleaseSlices(absl::MakeSpan(slices_));
+  slices_.front() = grpc::Slice();
+  whole_.Clear();
 }
 
 int64_t ReceivedMessage::bytes() const {

@@ -1,6 +1,7 @@
 #ifndef ATTENTION_SERVER_MEMORY_RECEIVED_SLICES_H_
 #define ATTENTION_SERVER_MEMORY_RECEIVED_SLICES_H_
 
+#include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/support/slice.h>
 
 #include <cstddef>
@@ -52,14 +53,19 @@ class ReceivedMessage {
   // Implicit: a message is its slices.
   ReceivedMessage(std::vector<grpc::Slice> slices)  // NOLINT(*explicit*)
       : slices_(std::move(slices)) {}
+  /// What gRPC has handed over; `message` is empty after it.
+  explicit ReceivedMessage(grpc::ByteBuffer& message);
   ReceivedMessage(ReceivedMessage&& other) noexcept
-      : slices_(std::exchange(other.slices_, {})) {}
+      : slices_(std::exchange(other.slices_, {})) {
+    whole_.Swap(&other.whole_);
+  }
   ReceivedMessage& operator=(ReceivedMessage&& other) noexcept {
     std::swap(slices_, other.slices_);
+    whole_.Swap(&other.whole_);
     return *this;
   }
   ~ReceivedMessage() {
-    if (!slices_.empty()) ReleaseSlices(absl::MakeSpan(slices_));
+    if (!slices_.empty()) ReleaseAll();
   }
 
   absl::Span<const grpc::Slice> slices() const { return slices_; }
@@ -67,11 +73,17 @@ class ReceivedMessage {
   int64_t bytes() const;
   /// Lets go of one slice, which is empty after it.
   void Release(size_t i) {
+    if (slices_.size() == 1) return ReleaseAll();
     ReleaseSlices(absl::MakeSpan(slices_).subspan(i, 1));
   }
 
  private:
+  void ReleaseAll();
+
   std::vector<grpc::Slice> slices_;
+  // Of a message of one slice what gRPC gave it in, which then is what has the
+  // last reference.
+  grpc::ByteBuffer whole_;
 };
 
 }  // namespace attention::server

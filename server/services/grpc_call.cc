@@ -19,13 +19,6 @@ std::string TakeTraceParent(grpc::CallbackServerContext& context) {
 
 }  // namespace
 
-std::vector<grpc::Slice> TakeSlices(grpc::ByteBuffer& message) {
-  std::vector<grpc::Slice> slices;
-  if (!message.Dump(&slices).ok()) slices.clear();
-  message.Clear();
-  return slices;
-}
-
 CallOrigin OriginOf(grpc::CallbackServerContext& context,
                     std::shared_ptr<const Caller> caller) {
   return {.peer = context.peer(),

@@ -138,7 +138,7 @@ void RequestStream::Arrive(int64_t number, grpc::ByteBuffer& message) {
   const auto take_in = [&] {
     SequenceStep step;
     if (rules_.step_of) step = rules_.step_of(message);
-    Arrived arrived{number, TakeSlices(message)};
+    Arrived arrived{number, ReceivedMessage(message)};
     const std::lock_guard lock(mutex_);
     Place(std::move(arrived), std::move(step));
     --under_way_;

@@ -57,7 +57,7 @@ absl::StatusOr<Message> ReadStrictMessage(
   if (!small.ok()) return small;
   grpc::ByteBuffer shared = bytes;  // the slices of one are taken out of it
   Message message;
-  const auto split = SplitMessage(TakeSlices(shared), *rules, message);
+  const auto split = SplitMessage(ReceivedMessage(shared), *rules, message);
   if (!split.ok()) return split.status();
   return message;
 }

@@ -59,7 +59,7 @@ grpc::ServerUnaryReactor* UnaryCall::Begin(const TaskServices& services,
   // gRPC may be done with the call while Emit() returns: this keeps it.
   call->Start([&] {
     return RequestArrival{new_operation(call->origin().caller.get()),
-                          TakeSlices(message), call->origin_ptr()};
+                          ReceivedMessage(message), call->origin_ptr()};
   });
   const bool replied =
       call->progress_.exchange(Progress::kBegun) == Progress::kReplied;

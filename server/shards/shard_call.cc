@@ -60,7 +60,7 @@ void ShardCall::Go(grpc::ByteBuffer& message, const NewWire& new_wire,
     services().metrics->NoteArrival(facts_.rpc);
   }
   const absl::Status status =
-      WithoutBadAlloc([&] { return Read(TakeSlices(message)); },
+      WithoutBadAlloc([&] { return Read(ReceivedMessage(message)); },
                       [this] {
                         facts_.refusal = Refusal::kServerMemory;
                         return OutOfMemoryForNow();
