@@ -107,6 +107,7 @@ void MessageElements::Gather(WorkerPool* workers) {
 // What becomes of a field: looked up once, not for every message.
 struct SplitRules::FieldPlan {
   const pb::FieldDescriptor* field = nullptr;
+  size_t place = 0;  // among the fields of all messages
   WireFormatLite::WireType wire_type = WireFormatLite::WIRETYPE_VARINT;
   bool packable = false;
   bool utf8 = false;
@@ -141,6 +142,10 @@ SplitRules::SplitRules(const pb::Descriptor& message,
 
 SplitRules::~SplitRules() = default;
 
+size_t SplitRules::PlaceOf(const pb::FieldDescriptor& field) const {
+  return plans_.at(field.containing_type())->Find(field.number())->place;
+}
+
 const SplitRules::MessagePlan* SplitRules::PlanOf(
     const pb::Descriptor& message) {
   std::unique_ptr<MessagePlan>& made = plans_[&message];
@@ -154,6 +159,7 @@ const SplitRules::MessagePlan* SplitRules::PlanOf(
     if (plan.fields.size() <= number) plan.fields.resize(number + 1);
     FieldPlan entry;
     entry.field = &field;
+    entry.place = fields_++;
     entry.wire_type = WireFormatLite::WireTypeForFieldType(
         static_cast<WireFormatLite::FieldType>(field.type()));
     entry.packable = field.is_packable();
@@ -230,9 +236,7 @@ class MessageSplitter {
     if (plan == nullptr || !plan->Takes(wire_type)) {
       return PassOver(message, plan, tag);
     }
-    if (&message == rules_.root_ && number < MessageElements::kFields) {
-      result_.came_.set(static_cast<size_t>(number));
-    }
+    if (plan->place < MessageElements::kFields) result_.came_.set(plan->place);
     out.AppendVarint(tag);
     switch (wire_type) {
       case WireFormatLite::WIRETYPE_VARINT:

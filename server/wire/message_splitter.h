@@ -31,15 +31,13 @@ class MessageElements {
   /// Gathers all that are not gathered yet (see GatherAll).
   void Gather(WorkerPool* workers);
 
-  /// False where no field of this number came in the message itself: it has
-  /// none then, and protobuf need not be asked. `field_number` is positive.
-  bool MayHave(int field_number) const {
-    return field_number >= kFields || came_[static_cast<size_t>(field_number)];
-  }
+  /// False where no such field came: it is absent then, and protobuf need not
+  /// be asked. `place` is what SplitRules::PlaceOf() says of it.
+  bool MayHave(size_t place) const { return place >= kFields || came_[place]; }
 
  private:
   friend class MessageSplitter;
-  static constexpr int kFields = 64;
+  static constexpr size_t kFields = 128;
 
   std::vector<TensorBytes> elements_;
   std::bitset<kFields> came_;
@@ -56,6 +54,10 @@ class SplitRules {
              std::vector<const google::protobuf::FieldDescriptor*> elements);
   ~SplitRules();
 
+  /// Where a field of the message, or of one within it, stands among all their
+  /// fields.
+  size_t PlaceOf(const google::protobuf::FieldDescriptor& field) const;
+
  private:
   friend class MessageSplitter;
   struct MessagePlan;
@@ -66,6 +68,7 @@ class SplitRules {
 
   const std::vector<const google::protobuf::FieldDescriptor*> elements_;
   const size_t most_other_bytes_;
+  size_t fields_ = 0;  // that have a place
   std::map<const google::protobuf::Descriptor*, std::unique_ptr<MessagePlan>>
       plans_;
   const MessagePlan* const root_;
