@@ -50,10 +50,10 @@ struct SequenceLife {
 /// What one request asks, whichever wire it came over.
 struct AttentionRequest {
   /// Views of the wire's memory, of what follows, or of regions.
-  AttentionProblem problem = {};
+  AttentionProblem problem;
   /// In the reply's order, each at most once. problem.wanted says the same; of
   /// the two of top_k both are computed where one is here.
-  std::vector<WantedResult> results = {};
+  std::vector<WantedResult> results;
 
   /// How many came with the request, by DataType.
   std::array<uint8_t, kMostDataTypes> tensors_by_type{};
@@ -63,13 +63,13 @@ struct AttentionRequest {
     absl::string_view field;
     RegionBytes place;
   };
-  std::vector<TensorInRegion> tensors_in_regions = {};
-  std::vector<AlignedBuffer> buffers = {};
+  std::vector<TensorInRegion> tensors_in_regions;
+  std::vector<AlignedBuffer> buffers;
   /// Where keys and values come from, one for each entry of the batch; none: in
   /// the request. With some, those in the request, if any, are appended.
-  std::vector<SequenceLayer> sequences = {};
-  SequenceLife sequence_life = {};
-  std::shared_ptr<const void> parameters = nullptr;  // of a set
+  std::vector<SequenceLayer> sequences;
+  SequenceLife sequence_life;
+  std::shared_ptr<const void> parameters;  // of a set
 };
 
 }  // namespace attention::server

@@ -41,9 +41,14 @@ absl::Status WithMessage(const absl::Status& status, absl::string_view text) {
 
 }  // namespace
 
-RequestBuilder::RequestBuilder(AttentionProblem defaults,
-                               std::shared_ptr<const void> owner)
-    : request_{.problem = std::move(defaults)} {
+RequestBuilder::RequestBuilder(const Scoring& scoring) {
+  request_.problem.scoring = scoring;
+  request_.problem.key_value.resize(1);
+}
+
+RequestBuilder::RequestBuilder(const AttentionProblem& defaults,
+                               std::shared_ptr<const void> owner) {
+  request_.problem = defaults;
   request_.problem.key_value.resize(1);
   request_.parameters = std::move(owner);
 }

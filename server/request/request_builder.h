@@ -27,9 +27,10 @@ namespace attention::server {
 /// unless they say something else.
 class RequestBuilder {
  public:
-  /// What the request begins with: the scoring function, and what a set has.
-  /// `owner` is what the views in `defaults` lie in.
-  explicit RequestBuilder(AttentionProblem defaults,
+  /// What the request begins with: the scoring function; or what a set has, and
+  /// `owner`, what the views in it lie in.
+  explicit RequestBuilder(const Scoring& scoring);
+  explicit RequestBuilder(const AttentionProblem& defaults,
                           std::shared_ptr<const void> owner = nullptr);
 
   /// Refuses a scoring function that has no such option and a value of another

@@ -105,9 +105,9 @@ absl::StatusOr<RequestBuilder> Begin(const v1::AttendRequest& message,
     return absl::StatusOr<RequestBuilder>(absl::in_place, (*set)->defaults,
                                           *set);
   }
-  AttentionProblem problem;
-  ChosenScoring(message, problem.scoring);
-  return absl::StatusOr<RequestBuilder>(absl::in_place, std::move(problem));
+  Scoring scoring;
+  ChosenScoring(message, scoring);
+  return absl::StatusOr<RequestBuilder>(absl::in_place, scoring);
 }
 
 // What the message asks for, in the reply's order.
