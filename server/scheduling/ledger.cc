@@ -18,7 +18,7 @@ constexpr std::chrono::seconds kSweepPause{1};
 
 Ledger::Hold& Ledger::Hold::operator=(Hold&& other) noexcept {
   if (this != &other) {
-    Return();
+    if (ledger_ != nullptr) Return();
     ledger_ = std::exchange(other.ledger_, nullptr);
     account_ = other.account_;
     kind_ = other.kind_;
@@ -29,7 +29,6 @@ Ledger::Hold& Ledger::Hold::operator=(Hold&& other) noexcept {
 
 void Ledger::Hold::Return() {
   Ledger* const ledger = std::exchange(ledger_, nullptr);
-  if (ledger == nullptr) return;
   const std::lock_guard lock(ledger->mutex_);
   ledger->Add(kind_, *account_, {-1, -amount_});
 }

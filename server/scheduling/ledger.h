@@ -76,7 +76,9 @@ class Ledger {
     Hold() = default;
     Hold(Hold&& other) noexcept { *this = std::move(other); }
     Hold& operator=(Hold&& other) noexcept;
-    ~Hold() { Return(); }
+    ~Hold() {
+      if (ledger_ != nullptr) Return();  // most have been moved from
+    }
     /// False where it holds nothing.
     explicit operator bool() const { return ledger_ != nullptr; }
     int64_t amount() const { return amount_; }

@@ -13,6 +13,7 @@ absl::Status RetryAfter(absl::Status status, std::chrono::nanoseconds time) {
 }
 
 absl::Status OrTryAgain(absl::Status status, bool repeatable) {
+  if (status.ok()) return status;
   const bool never_fits = status.ErasePayload(store::kNeverFits);
   if (never_fits || !repeatable || !absl::IsResourceExhausted(status)) {
     return status;

@@ -142,7 +142,8 @@ absl::Status ReadMembers(const pb::Message& message,
 const pb::FieldDescriptor* ScoringField(const v1::AttendRequest& message) {
   static const pb::OneofDescriptor* const oneof =
       v1::AttendRequest::descriptor()->FindOneofByName("scoring");
-  return message.GetReflection()->GetOneofFieldDescriptor(message, oneof);
+  static const pb::Reflection& reflection = *message.GetReflection();
+  return reflection.GetOneofFieldDescriptor(message, oneof);
 }
 
 }  // namespace

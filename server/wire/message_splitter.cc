@@ -46,6 +46,11 @@ class Skeleton {
 
   void AppendVarint(uint64_t value) {
     uint8_t* const to = Room(kMostVarintBytes);
+    if (value < 0x80) {  // nearly all of them
+      *to = static_cast<uint8_t>(value);
+      ++size_;
+      return;
+    }
     size_ += static_cast<size_t>(
         pb::io::CodedOutputStream::WriteVarint64ToArray(value, to) - to);
   }
