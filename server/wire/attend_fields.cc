@@ -16,10 +16,9 @@ namespace {
 
 namespace pb = google::protobuf;
 
-// What the fields of a message are, by their numbers: looked up by name once,
-// not for every request.
+// What a field of a message is: looked up by name once, not for every request.
 struct FieldPlan {
-  const pb::FieldDescriptor* field = nullptr;  // null where nothing is read
+  const pb::FieldDescriptor* field = nullptr;
   const pb::Reflection* reflection = nullptr;  // of the message that has it
   size_t place = 0;                            // SplitRules::PlaceOf()
   const TensorField* tensor = nullptr;
@@ -33,6 +32,7 @@ const pb::Message& PrototypeOf(const pb::Descriptor& message) {
   return *pb::MessageFactory::generated_factory()->GetPrototype(&message);
 }
 
+// Of those that are read, in the order of their numbers.
 std::vector<FieldPlan> PlansOf(const pb::Descriptor& message,
                                const std::string& prefix) {
   std::vector<FieldPlan> plans;
@@ -59,6 +59,8 @@ std::vector<FieldPlan> PlansOf(const pb::Descriptor& message,
       plan.place = AttendRules().PlaceOf(field);
     }
   }
+  std::erase_if(plans,
+                [](const FieldPlan& plan) { return plan.field == nullptr; });
   return plans;
 }
 
@@ -131,7 +133,7 @@ absl::Status ReadMembers(const pb::Message& message,
                          const std::vector<FieldPlan>& plans,
                          MessageElements& elements, RequestBuilder& builder) {
   for (const FieldPlan& plan : plans) {
-    if (plan.field == nullptr || !elements.MayHave(plan.place)) continue;
+    if (!elements.MayHave(plan.place)) continue;
     absl::Status status = ReadField(message, plan, elements, builder);
     if (!status.ok()) return status;
   }

@@ -13,22 +13,25 @@ namespace {
 constexpr size_t kMostVarint32Bytes = 5;
 constexpr size_t kMostVarint64Bytes = 10;
 
-void AppendTag(int field_number, WireFormatLite::WireType type,
-               std::string& out) {
-  AppendVarint(WireFormatLite::MakeTag(field_number, type), out);
+// A tag, and a number behind it: a length or a value.
+void AppendHeader(int field_number, WireFormatLite::WireType type,
+                  uint64_t number, std::string& out) {
+  using Out = pb::io::CodedOutputStream;
+  uint8_t bytes[kMostVarint32Bytes + kMostVarint64Bytes];
+  uint8_t* end =
+      Out::WriteTagToArray(WireFormatLite::MakeTag(field_number, type), bytes);
+  end = Out::WriteVarint64ToArray(number, end);
+  out.append(reinterpret_cast<const char*>(bytes),
+             static_cast<size_t>(end - bytes));
 }
 
 }  // namespace
 
 std::string FieldHeader(int field_number, int64_t length) {
-  using Out = pb::io::CodedOutputStream;
-  uint8_t bytes[kMostVarint32Bytes + kMostVarint64Bytes];
-  uint8_t* end = Out::WriteTagToArray(
-      WireFormatLite::MakeTag(field_number,
-                              WireFormatLite::WIRETYPE_LENGTH_DELIMITED),
-      bytes);
-  end = Out::WriteVarint64ToArray(static_cast<uint64_t>(length), end);
-  return {bytes, end};
+  std::string header;
+  AppendHeader(field_number, WireFormatLite::WIRETYPE_LENGTH_DELIMITED,
+               static_cast<uint64_t>(length), header);
+  return header;
 }
 
 void AppendVarint(uint64_t value, std::string& out) {
@@ -45,14 +48,13 @@ void AppendVarint(uint64_t value, std::string& out) {
 
 void AppendNumber(int field_number, uint64_t value, std::string& out) {
   if (value == 0) return;
-  AppendTag(field_number, WireFormatLite::WIRETYPE_VARINT, out);
-  AppendVarint(value, out);
+  AppendHeader(field_number, WireFormatLite::WIRETYPE_VARINT, value, out);
 }
 
 void AppendBytes(int field_number, absl::string_view value, std::string& out) {
   if (value.empty()) return;
-  AppendTag(field_number, WireFormatLite::WIRETYPE_LENGTH_DELIMITED, out);
-  AppendVarint(value.size(), out);
+  AppendHeader(field_number, WireFormatLite::WIRETYPE_LENGTH_DELIMITED,
+               value.size(), out);
   out.append(value.data(), value.size());
 }
 
