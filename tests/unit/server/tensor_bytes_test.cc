@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -68,6 +69,41 @@ absl::StatusOr<TensorBytes> Read(Slices& slices, int before, int size) {
   EXPECT_TRUE(in.Skip(before));
   absl::StatusOr<TensorBytes> read = ReadTensorBytes(stream, in, size);
   return read;
+}
+
+// `slices` of 64 bytes each, as gRPC hands them over.
+grpc::ByteBuffer Received(Slices& slices) {
+  const std::vector<grpc::Slice> all = slices.Take();
+  return {all.data(), all.size()};
+}
+
+TEST(ReceivedMessage, GivesEachSliceBackWhenItIsReleased) {
+  for (const size_t count : {1, 3}) {
+    Slices slices(Text(64 * count), std::vector<size_t>(count, 64));
+    grpc::ByteBuffer buffer = Received(slices);
+    ReceivedMessage message(buffer);
+    EXPECT_FALSE(buffer.Valid());
+    EXPECT_EQ(message.bytes(), static_cast<int64_t>(64 * count));
+    ReceivedMessage moved(std::move(message));
+    for (size_t i = 0; i < count; ++i) {
+      EXPECT_EQ(slices.alive(), static_cast<int>(count - i));
+      moved.Release(i);
+    }
+    EXPECT_EQ(slices.alive(), 0);
+    EXPECT_EQ(moved.bytes(), 0);
+  }
+}
+
+TEST(ReceivedMessage, GivesAllBackAtItsEnd) {
+  for (const size_t count : {1, 3}) {
+    Slices slices(Text(64 * count), std::vector<size_t>(count, 64));
+    grpc::ByteBuffer buffer = Received(slices);
+    {
+      const ReceivedMessage message(buffer);
+      EXPECT_EQ(message.slices().size(), count);
+    }
+    EXPECT_EQ(slices.alive(), 0);
+  }
 }
 
 TEST(TensorBytes, StayWhereTheyLieInOneSlice) {
