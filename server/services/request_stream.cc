@@ -34,10 +34,7 @@ RequestStream::Reactor* RequestStream::Begin(
     grpc::CallbackServerContext& context) {
   const Rpc rpc = rules.rpc;
   std::shared_ptr<RequestStream> stream;
-  const auto join = [&] {
-    absl::StatusOr<CallerPtr> caller = CallerOfCall(services.callers, context);
-    if (!caller.ok()) return caller.status();
-    CallOrigin origin = OriginOf(context, *std::move(caller));
+  const auto make = [&](CallOrigin origin) {
     absl::Status room = calls.CheckRoom(origin.peer);
     if (!room.ok()) return room;
     stream = std::make_shared<RequestStream>(services, calls, std::move(origin),
@@ -45,11 +42,8 @@ RequestStream::Reactor* RequestStream::Begin(
     stream->Join();
     return absl::OkStatus();
   };
-  const absl::Status joined = WithoutBadAlloc(join, OutOfMemoryForNow);
-  if (!joined.ok()) {
-    services.CountTurnedAway(rpc, joined);
-    return Refuse(joined);
-  }
+  const absl::Status joined = JoinCall(services, rpc, context, make);
+  if (!joined.ok()) return Refuse(joined);
   // Those that changed before it was added.
   stream->OnCallersChanged();
   if (services.metrics != nullptr) {

@@ -4,10 +4,7 @@
 
 #include <utility>
 
-#include "server/base/out_of_memory.h"
-#include "server/scheduling/retry_after.h"
 #include "server/services/answer.h"
-#include "server/services/caller_of_call.h"
 #include "server/services/grpc_call.h"
 #include "server/wire/status_table.h"
 
@@ -36,20 +33,14 @@ grpc::ServerUnaryReactor* UnaryCall::Begin(const TaskServices& services,
                                            const grpc::ByteBuffer* request,
                                            grpc::ByteBuffer* response) {
   std::shared_ptr<UnaryCall> call;
-  const auto join = [&] {
-    absl::StatusOr<CallerPtr> caller = CallerOfCall(services.callers, *context);
-    if (!caller.ok()) return caller.status();
-    call = std::make_shared<UnaryCall>(services, calls, rpc,
-                                       OriginOf(*context, *std::move(caller)),
+  const auto make = [&](CallOrigin origin) {
+    call = std::make_shared<UnaryCall>(services, calls, rpc, std::move(origin),
                                        *context, *response);
     call->Join();
     return absl::OkStatus();
   };
-  const absl::Status joined = WithoutBadAlloc(join, OutOfMemoryForNow);
-  if (!joined.ok()) {
-    services.CountTurnedAway(rpc, joined);
-    return Answer(context, joined);
-  }
+  const absl::Status joined = JoinCall(services, rpc, *context, make);
+  if (!joined.ok()) return Answer(context, joined);
   // gRPC keeps the request until the call is done. The buffer is this call's
   // own and not constant, so its memory can go as soon as it has been read.
   auto& message = const_cast<grpc::ByteBuffer&>(*request);

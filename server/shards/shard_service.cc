@@ -4,11 +4,8 @@
 #include <string>
 #include <utility>
 
-#include "server/base/out_of_memory.h"
 #include "server/request/request_limits.h"
-#include "server/scheduling/retry_after.h"
 #include "server/services/answer.h"
-#include "server/services/caller_of_call.h"
 #include "server/services/grpc_call.h"
 #include "server/shards/part_operation.h"
 #include "server/shards/shard_call.h"
@@ -28,26 +25,19 @@ grpc::ServerUnaryReactor* ShardService::Attend(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
     grpc::ByteBuffer* response) {
   std::shared_ptr<ShardCall> call;
-  const Caller* raw_caller = nullptr;
-  const auto join = [&] {
-    absl::StatusOr<CallerPtr> caller =
-        CallerOfCall(services_.callers, *context);
-    if (!caller.ok()) return caller.status();
-    raw_caller = caller->get();
-    std::string authorization = AuthorizationOf(*context);
+  const Caller* caller = nullptr;
+  const auto make = [&](CallOrigin origin) {
+    caller = origin.caller.get();
     call = std::make_shared<ShardCall>(
         services_, parts_.calls,
-        ShardCall::Origin{OriginOf(*context, *std::move(caller)),
-                          std::move(authorization)},
+        ShardCall::Origin{std::move(origin), AuthorizationOf(*context)},
         parts_.peers, *context, *response);
     call->Joined();
     return absl::OkStatus();
   };
-  const absl::Status joined = WithoutBadAlloc(join, OutOfMemoryForNow);
-  if (!joined.ok()) {
-    services_.CountTurnedAway(Rpc::kAttendShards, joined);
-    return Answer(context, joined);
-  }
+  const absl::Status joined =
+      JoinCall(services_, Rpc::kAttendShards, *context, make);
+  if (!joined.ok()) return Answer(context, joined);
   // As UnaryCall::Begin() has it: the buffer is this call's own, and no message
   // at all means that the caller has reset the call.
   auto& message = const_cast<grpc::ByteBuffer&>(*request);
@@ -57,11 +47,11 @@ grpc::ServerUnaryReactor* ShardService::Attend(
       [this] {
         return std::make_shared<AttendWire>(/*on_stream=*/false, parts_.models);
       },
-      [this, raw_caller](std::shared_ptr<AttendWire> wire, PartRules rules) {
+      [this, caller](std::shared_ptr<AttendWire> wire, PartRules rules) {
         return std::make_unique<PartOperation>(
             std::move(wire), parts_.engine,
-            LimitsOfRequest(parts_.options, raw_caller),
-            parts_.resident.AccessOf(raw_caller), std::move(rules));
+            LimitsOfRequest(parts_.options, caller),
+            parts_.resident.AccessOf(caller), std::move(rules));
       });
   return call.get();
 }
