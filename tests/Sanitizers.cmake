@@ -3,11 +3,12 @@
 # <program>_RUNS is a GoogleTest filter; programs in ATTENTION_TESTS_LEFT_OUT are not built.
 set(ATTENTION_TESTS_LEFT_OUT)
 
-# Without ATTENTION_TEST_CUDA, emulated devices are not sanitized (with unit/cuda), nor watched for
-# races, nor part of the parity tests; nor are there whole self checks, and pages of every type and size.
+# Without ATTENTION_TEST_CUDA, the device's kernels have no tests of their own; emulated devices are not
+# sanitized (with unit/cuda), nor watched for races, nor part of the parity tests; nor are there whole
+# self checks, and pages of every type and size.
 set(cuda_host_test_leaves)
 if(NOT ATTENTION_TEST_CUDA)
-  list(APPEND ATTENTION_TESTS_LEFT_OUT attention_cuda_races_test)
+  list(APPEND ATTENTION_TESTS_LEFT_OUT attention_cuda_kernels_test attention_cuda_races_test)
   if(ATTENTION_SANITIZE)
     list(APPEND ATTENTION_TESTS_LEFT_OUT server_pinned_test cuda_vs_reference_fuzzer)
   endif()
