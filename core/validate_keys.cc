@@ -1,5 +1,4 @@
 #include <string>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "core/validate_parts.h"
@@ -94,7 +93,7 @@ class BlockName {
   std::string numbered_;
 };
 
-// What a block's keys and values are before their extents are looked at.
+// Types, ranks and batch: what must hold before a block can be widened.
 absl::Status CheckForm(const AttentionProblem& problem, size_t index) {
   const KeyValueBlock& block = problem.key_value[index];
   const bool several = problem.key_value.size() > 1;
@@ -109,8 +108,8 @@ absl::Status CheckForm(const AttentionProblem& problem, size_t index) {
   return CheckBesideQuery(value_name, block.value, problem.query);
 }
 
-// The rules for the extents of a block, `wide` with four of them. Those of the
-// first block are what the others must share.
+// The rules for the extents of a block. `wide` is the block with four of them;
+// the first block sets those that the others must have.
 absl::Status CheckExtents(const AttentionProblem& problem, size_t index,
                           const ValidatedProblem::Block& wide,
                           ValidatedProblem& valid) {

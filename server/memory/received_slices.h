@@ -81,8 +81,9 @@ class ReceivedMessage {
   void ReleaseAll();
 
   std::vector<grpc::Slice> slices_;
-  // Of a message of one slice what gRPC gave it in, which then is what has the
-  // last reference.
+  // gRPC's own buffer of a message of one slice. It is let go of behind the
+  // slice, so that none has to be made to release that one in (see
+  // ReleaseSlices()).
   grpc::ByteBuffer whole_;
 };
 

@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "server/services/grpc_call.h"
+#include "server/memory/received_slices.h"
 #include "server/wire/message_splitter.h"
 
 /// Messages of methods that carry no tensors. gRPC would parse them however
@@ -55,7 +55,7 @@ absl::StatusOr<Message> ReadStrictMessage(
       new SplitRules(*Message::descriptor(), /*elements=*/{});
   absl::Status small = CheckSmall<Message>(bytes, most);
   if (!small.ok()) return small;
-  grpc::ByteBuffer shared = bytes;  // the slices of one are taken out of it
+  grpc::ByteBuffer shared = bytes;  // its contents are taken
   Message message;
   const auto split = SplitMessage(ReceivedMessage(shared), *rules, message);
   if (!split.ok()) return split.status();

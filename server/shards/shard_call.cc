@@ -10,7 +10,6 @@
 #include "attention/v1/attention.grpc.pb.h"
 #include "server/base/out_of_memory.h"
 #include "server/scheduling/retry_after.h"
-#include "server/services/grpc_call.h"
 #include "server/shards/peer_status.h"
 #include "server/telemetry/trace_context.h"
 #include "server/wire/status_table.h"

@@ -4,8 +4,10 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "server/request/option_fields.h"
 #include "server/request/scoring_names.h"
@@ -32,16 +34,14 @@ const pb::Message& PrototypeOf(const pb::Descriptor& message) {
   return *pb::MessageFactory::generated_factory()->GetPrototype(&message);
 }
 
-// Of those that are read, in the order of their numbers.
+// Of the fields that are read, in the order of their numbers.
 std::vector<FieldPlan> PlansOf(const pb::Descriptor& message,
                                const std::string& prefix) {
   std::vector<FieldPlan> plans;
   const pb::Reflection* const reflection = PrototypeOf(message).GetReflection();
   for (int n = 0; n < message.field_count(); ++n) {
     const pb::FieldDescriptor& field = *message.field(n);
-    const auto number = static_cast<size_t>(field.number());
-    if (plans.size() <= number) plans.resize(number + 1);
-    FieldPlan& plan = plans[number];
+    FieldPlan plan;
     const pb::Descriptor* const inner = field.message_type();
     if (inner != nullptr) plan.absent = &PrototypeOf(*inner);
     if (inner == v1::Tensor::descriptor()) {
@@ -57,10 +57,12 @@ std::vector<FieldPlan> PlansOf(const pb::Descriptor& message,
       plan.field = &field;
       plan.reflection = reflection;
       plan.place = AttendRules().PlaceOf(field);
+      plans.push_back(std::move(plan));
     }
   }
-  std::erase_if(plans,
-                [](const FieldPlan& plan) { return plan.field == nullptr; });
+  absl::c_sort(plans, [](const FieldPlan& a, const FieldPlan& b) {
+    return a.field->number() < b.field->number();
+  });
   return plans;
 }
 
@@ -108,7 +110,7 @@ absl::Status ReadMembers(const pb::Message& message,
                          const std::vector<FieldPlan>& plans,
                          MessageElements& elements, RequestBuilder& builder);
 
-// Where the message has the field.
+// Reads the field if the message has it.
 absl::Status ReadField(const pb::Message& message, const FieldPlan& plan,
                        MessageElements& elements, RequestBuilder& builder) {
   if (plan.option != nullptr) {

@@ -56,9 +56,9 @@ void AppendTensorHeader(const Result& result, std::string& out) {
   AppendNumber(v1::Tensor::kDatatypeFieldNumber,
                static_cast<uint64_t>(ToWire(result.type)), inner);
   AppendBytes(v1::Tensor::kShapeFieldNumber, shape, inner);
-  inner += FieldHeader(v1::Tensor::kDataFieldNumber, result.bytes);
-  out += FieldHeader(FieldNumber(result.wanted.result),
-                     static_cast<int64_t>(inner.size()) + result.bytes);
+  AppendFieldHeader(v1::Tensor::kDataFieldNumber, result.bytes, inner);
+  AppendFieldHeader(FieldNumber(result.wanted.result),
+                    static_cast<int64_t>(inner.size()) + result.bytes, out);
   out += inner;
 }
 

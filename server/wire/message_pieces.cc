@@ -29,9 +29,13 @@ void AppendHeader(int field_number, WireFormatLite::WireType type,
 
 std::string FieldHeader(int field_number, int64_t length) {
   std::string header;
-  AppendHeader(field_number, WireFormatLite::WIRETYPE_LENGTH_DELIMITED,
-               static_cast<uint64_t>(length), header);
+  AppendFieldHeader(field_number, length, header);
   return header;
+}
+
+void AppendFieldHeader(int field_number, int64_t length, std::string& out) {
+  AppendHeader(field_number, WireFormatLite::WIRETYPE_LENGTH_DELIMITED,
+               static_cast<uint64_t>(length), out);
 }
 
 void AppendVarint(uint64_t value, std::string& out) {
@@ -53,8 +57,7 @@ void AppendNumber(int field_number, uint64_t value, std::string& out) {
 
 void AppendBytes(int field_number, absl::string_view value, std::string& out) {
   if (value.empty()) return;
-  AppendHeader(field_number, WireFormatLite::WIRETYPE_LENGTH_DELIMITED,
-               value.size(), out);
+  AppendFieldHeader(field_number, static_cast<int64_t>(value.size()), out);
   out.append(value.data(), value.size());
 }
 

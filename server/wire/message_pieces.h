@@ -17,12 +17,15 @@ namespace attention::server {
 
 /// The tag and length of a length-delimited field.
 std::string FieldHeader(int field_number, int64_t length);
+void AppendFieldHeader(int field_number, int64_t length, std::string& out);
 
-/// Put a field behind `out` as protobuf serializes it: nothing where it is 0 or
-/// empty. For messages of a few fields, which cost several times as much to
-/// fill in and serialize as to write.
+/// A field as protobuf serializes it: nothing where it is 0 or empty. For
+/// messages of a few fields, which cost several times as much to fill in and
+/// serialize as to write.
 void AppendNumber(int field_number, uint64_t value, std::string& out);
 void AppendBytes(int field_number, absl::string_view value, std::string& out);
+
+/// An element of a packed field, also where it is 0.
 void AppendVarint(uint64_t value, std::string& out);
 
 /// A slice that owns the buffer's memory.

@@ -3,6 +3,7 @@
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/wire_format_lite.h>
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 #include <utility>
@@ -35,8 +36,8 @@ constexpr char kMarkField[] = "bytes_contents";
 // A mark is an index.
 using Mark = uint16_t;
 
-// A skeleton, which grows at its end. Most of it is single bytes, each of which
-// a std::string would look for room for.
+// A skeleton, which grows at its end. Most of it is single bytes: to append
+// each to a std::string costs several times as much as to write it.
 class Skeleton {
  public:
   Skeleton() : bytes_(kUsualOtherBytes, '\0') {}
@@ -61,7 +62,9 @@ class Skeleton {
 
   /// Where `count` bytes may be written, which are part of it once it grows.
   uint8_t* Room(size_t count) {
-    if (bytes_.size() - size_ < count) bytes_.resize(2 * (size_ + count));
+    if (bytes_.size() - size_ < count) {
+      bytes_.resize(std::max(2 * bytes_.size(), size_ + count));
+    }
     return reinterpret_cast<uint8_t*>(bytes_.data()) + size_;
   }
   void Grow(size_t count) { size_ += count; }
@@ -88,7 +91,7 @@ class Skeleton {
  private:
   static constexpr size_t kMostVarintBytes = 10;
 
-  std::string bytes_;  // and room
+  std::string bytes_;  // the first `size_` are the skeleton, the rest is room
   size_t size_ = 0;
 };
 

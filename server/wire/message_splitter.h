@@ -31,8 +31,9 @@ class MessageElements {
   /// Gathers all that are not gathered yet (see GatherAll).
   void Gather(WorkerPool* workers);
 
-  /// False where no such field came: it is absent then, and protobuf need not
-  /// be asked. `place` is what SplitRules::PlaceOf() says of it.
+  /// False where no message of the field's type came with it: protobuf need not
+  /// be asked then. `place` is SplitRules::PlaceOf() of the rules that these
+  /// were split by.
   bool MayHave(size_t place) const { return place >= kFields || came_[place]; }
 
  private:

@@ -74,6 +74,32 @@ INSTANTIATE_TEST_SUITE_P(
          GoodBytes() + FieldOfBytes(2, Tag(3, kBytes) + Varint(100)) +
              std::string(99, 'x'),
          {"the bytes are not an Attend"}},
+        {"TagBeyondItsMessage",
+         GoodBytes() + FieldOfBytes(2, "\x88") + FieldOfBytes(1, "id"),
+         {"the bytes are not an Attend"}},
+        {"VarintBeyondItsMessage",
+         GoodBytes() + FieldOfBytes(2, Tag(1, kVarint)) + FieldOfBytes(1, "id"),
+         {"the bytes are not an Attend", "datatype"}},
+        {"Fixed64BeyondItsMessage",
+         GoodBytes() + FieldOfBytes(5, Tag(1, kFixed64) + "1234") +
+             FieldOfBytes(1, "id"),
+         {"the bytes are not an Attend", "scale"}},
+        {"TextBeyondItsMessage",
+         GoodBytes() + FieldOfBytes(25, Tag(1, kBytes) + Varint(6) + "12") +
+             FieldOfBytes(1, "id"),
+         {"the bytes are not an Attend", "name"}},
+        {"PackedFieldBeyondItsMessage",
+         GoodBytes() + FieldOfBytes(2, Tag(2, kBytes) + Varint(5) + "\1") +
+             FieldOfBytes(1, "id"),
+         {"the bytes are not an Attend", "shape"}},
+        {"MessageBeyondItsMessage",
+         GoodBytes() + FieldOfBytes(6, Tag(1, kBytes) + Varint(4)) +
+             FieldOfBytes(1, "id"),
+         {"the bytes are not an Attend", "w_q"}},
+        {"UnknownFieldBeyondItsMessage",
+         GoodBytes() + FieldOfBytes(2, Tag(99, kFixed64) + "1234") +
+             FieldOfBytes(1, "id"),
+         {"field 99 of Tensor is unknown"}},
         {"FieldZero", GoodBytes() + Tag(0, kVarint) + "\1", {""}},
         {"Group",
          GoodBytes() + Tag(2, kGroup) + Tag(2, WireType(4)),
