@@ -100,11 +100,11 @@ python_packages() {
   fi
 }
 
-# python_client FOLDER: the source of the Python client, into a new folder. Without what pip leaves in it
-# of an earlier build (pip install ./client/python): setuptools would take modules from there.
-python_client() {
-  cp -rL client/python "$1"
-  rm -rf "$1"/build "$1"/src/*.egg-info
+# python_source PACKAGE FOLDER: the source of a Python package, into a new folder. Without what pip
+# leaves in it of an earlier build (pip install ./client/python): setuptools would take modules from there.
+python_source() {
+  cp -rL "$1" "$2"
+  rm -rf "$2"/build "$2"/src/*.egg-info
 }
 
 # python_environment FOLDER REQUIREMENTS [PIP ARGUMENT...]: python_packages in FOLDER/venv, and the

@@ -41,7 +41,7 @@ def test_what_pip_left_beside_the_source_is_not_built(tmp_path):
         "build/lib",
     ):
         (package / folder).mkdir(parents=True)
-    script = f". {ROOT}/deploy/lib.sh; python_client copy"
+    script = f". {ROOT}/deploy/lib.sh; python_source client/python copy"
     subprocess.run(["bash", "-ec", script], cwd=tmp_path, check=True)
     copied = (path.relative_to(tmp_path) for path in tmp_path.glob("copy/**/*"))
     assert sorted(map(str, copied)) == ["copy/src", "copy/src/attention_client"]

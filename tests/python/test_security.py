@@ -11,6 +11,7 @@ import subprocess
 import grpc
 import numpy as np
 import pytest
+from certificates import make_certificates, openssl
 from failing_server import FailingServer
 from pages import ROOT
 from running_server import RunningServer
@@ -29,25 +30,9 @@ ONES = [np.ones((2, 2), np.float32)] * 3
 REQUEST = dict(zip(("query", "key", "value"), ONES, strict=True))
 
 
-def openssl(*arguments, **options):
-    subprocess.run(["openssl", *arguments], check=True, capture_output=True, **options)
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """An authority (ca), and a server's and a client's certificate that it signed."""
-    folder = tmp_path_factory.mktemp("certificates")
-    new = ("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256")
-    for name in ("ca", "server", "client"):
-        signed = () if name == "ca" else ("-CA", "ca.pem", "-CAkey", "ca.key")
-        openssl(
-            *new,
-            *signed,
-            *("-nodes", "-keyout", f"{name}.key", "-out", f"{name}.pem"),
-            *("-subj", f"/CN={name}", "-addext", "subjectAltName=IP:127.0.0.1"),
-            cwd=folder,
-        )
-    return folder
+    return make_certificates(tmp_path_factory.mktemp("certificates"))
 
 
 def serve(folder, answer, ask=False):
@@ -79,7 +64,7 @@ def test_a_server_is_trusted_that_the_authority_vouches_for(folder):
 
 def test_no_other_server_is_trusted(folder):
     with serve(folder, nothing) as server:
-        for tls in (True, Tls(ca=folder / "client.pem"), False):
+        for tls in (True, Tls(ca=folder / "caller.pem"), False):
             with (
                 Client(server.target, tls=tls) as client,
                 pytest.raises(UnavailableError),
@@ -112,8 +97,8 @@ def test_a_client_shows_its_certificate(folder):
 
     tls = Tls(
         ca=folder / "ca.pem",
-        certificate=folder / "client.pem",
-        key=folder / "client.key",
+        certificate=folder / "caller.pem",
+        key=folder / "caller.key",
     )
     with serve(folder, answer, ask=True) as server:
         with Client(server.target, tls=tls) as client:
@@ -123,7 +108,7 @@ def test_a_client_shows_its_certificate(folder):
             pytest.raises(UnavailableError),
         ):
             client.attend(*ONES)
-    assert shown == [[b"client"]]
+    assert shown == [[b"caller"]]
 
 
 def test_both_clients_send_their_token(folder):
@@ -205,10 +190,10 @@ def test_no_proxy_of_the_environment_sees_what_stays_on_this_machine(monkeypatch
 
 def test_settings_that_exclude_each_other_are_refused(folder):
     with pytest.raises(ValueError, match="expected both of them"):
-        Client("127.0.0.1:1", tls=Tls(certificate=folder / "client.pem"))
+        Client("127.0.0.1:1", tls=Tls(certificate=folder / "caller.pem"))
     with pytest.raises(ValueError, match="credentials: given beside tls"):
         Client("127.0.0.1:1", tls=True, credentials=grpc.ssl_channel_credentials())
-    assert "client.key" not in repr(Tls(key=folder / "client.key"))
+    assert "caller.key" not in repr(Tls(key=folder / "caller.key"))
 
 
 @pytest.fixture(scope="module")
@@ -216,21 +201,20 @@ def files(folder):
     """The folder of the certificates, with files that few would think of."""
     (folder / "empty").write_text("")
     openssl(
-        *("pkcs8", "-topk8", "-in", "client.key", "-passout", "pass:word"),
+        folder,
+        *("pkcs8", "-topk8", "-in", "caller.key", "-passout", "pass:word"),
         *("-out", "locked.key"),
-        cwd=folder,
     )
     openssl(
+        folder,
         *("req", "-x509", "-newkey", "rsa:1024", "-nodes", "-subj", "/CN=weak"),
         *("-keyout", "weak.key", "-out", "weak.pem"),
-        cwd=folder,
     )
-    trusted = ("x509", "-in", "ca.pem", "-trustout", "-out", "trusted.pem")
-    openssl(*trusted, cwd=folder)
+    openssl(folder, "x509", "-in", "ca.pem", "-trustout", "-out", "trusted.pem")
     authority = (folder / "ca.pem").read_text()
     broken = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
     (folder / "broken behind.pem").write_text(authority + broken)
-    for name in ("client.pem", "client.key"):
+    for name in ("caller.pem", "caller.key"):
         marked = codecs.BOM_UTF8 + (folder / name).read_bytes()
         (folder / f"marked {name}").write_bytes(marked)
     (folder / "of an author.pem").write_text("Autorität\n" + authority, "utf-8")
@@ -240,7 +224,7 @@ def files(folder):
 NO_CERTIFICATE = "holds no certificate (expected PEM)"
 NO_KEY = "holds no private key (expected PEM, without a passphrase)"
 MARKED = "begins with a byte-order mark (expected PEM without one)"
-ANOTHER = "is not the key of the certificate in 'client.pem'"
+ANOTHER = "is not the key of the certificate in 'caller.pem'"
 
 
 @pytest.mark.parametrize(
@@ -248,25 +232,25 @@ ANOTHER = "is not the key of the certificate in 'client.pem'"
     [
         ("empty", None, None, f"ca: 'empty' {NO_CERTIFICATE}"),
         ("ca.key", None, None, f"ca: 'ca.key' {NO_CERTIFICATE}"),
-        (None, "empty", "client.key", f"certificate: 'empty' {NO_CERTIFICATE}"),
+        (None, "empty", "caller.key", f"certificate: 'empty' {NO_CERTIFICATE}"),
         (None, "ca.key", "ca.key", f"certificate: 'ca.key' {NO_CERTIFICATE}"),
-        (None, "client.pem", "empty", f"key: 'empty' {NO_KEY}"),
-        (None, "client.pem", "client.pem", f"key: 'client.pem' {NO_KEY}"),
-        (None, "client.pem", "locked.key", f"key: 'locked.key' {NO_KEY}"),
-        (None, "client.pem", "server.key", f"key: 'server.key' {ANOTHER}"),
-        (None, "client.pem", "weak.key", f"key: 'weak.key' {ANOTHER}"),
-        ("marked client.pem", None, None, f"ca: 'marked client.pem' {MARKED}"),
+        (None, "caller.pem", "empty", f"key: 'empty' {NO_KEY}"),
+        (None, "caller.pem", "caller.pem", f"key: 'caller.pem' {NO_KEY}"),
+        (None, "caller.pem", "locked.key", f"key: 'locked.key' {NO_KEY}"),
+        (None, "caller.pem", "server.key", f"key: 'server.key' {ANOTHER}"),
+        (None, "caller.pem", "weak.key", f"key: 'weak.key' {ANOTHER}"),
+        ("marked caller.pem", None, None, f"ca: 'marked caller.pem' {MARKED}"),
         (
             None,
-            "marked client.pem",
-            "client.key",
-            f"certificate: 'marked client.pem' {MARKED}",
+            "marked caller.pem",
+            "caller.key",
+            f"certificate: 'marked caller.pem' {MARKED}",
         ),
         (
             None,
-            "client.pem",
-            "marked client.key",
-            f"key: 'marked client.key' {MARKED}",
+            "caller.pem",
+            "marked caller.key",
+            f"key: 'marked caller.key' {MARKED}",
         ),
     ],
 )
@@ -295,10 +279,10 @@ def test_a_key_that_grpc_may_find_weak_is_left_to_it(files):
 
 def test_a_key_may_come_by_a_pipe(folder):
     with subprocess.Popen(
-        ["cat", folder / "client.key"], stdout=subprocess.PIPE
+        ["cat", folder / "caller.key"], stdout=subprocess.PIPE
     ) as cat:
         key = f"/dev/fd/{cat.stdout.fileno()}"
-        tls = Tls(certificate=folder / "client.pem", key=key)
+        tls = Tls(certificate=folder / "caller.pem", key=key)
         Client("127.0.0.1:1", tls=tls).close()
 
 

@@ -4,6 +4,7 @@ import subprocess
 
 
 def openssl(folder, *arguments):
+    """Runs it in a folder; raises where it fails."""
     subprocess.run(["openssl", *arguments], check=True, capture_output=True, cwd=folder)
 
 
