@@ -3,7 +3,6 @@
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/wire_format_lite.h>
 
-#include <algorithm>
 #include <cstring>
 #include <limits>
 #include <utility>
@@ -12,6 +11,7 @@
 #include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
 #include "server/base/utf8.h"
+#include "server/wire/skeleton.h"
 #include "server/wire/slice_stream.h"
 
 namespace attention::server {
@@ -23,8 +23,6 @@ using pb::internal::WireFormatLite;
 // What a skeleton may take: an id of 256 bytes and a dozen shapes take far
 // less, and protobuf's parser turns a byte of it into up to eight in memory.
 constexpr size_t kMostOtherBytes = 64 << 10;
-// What most skeletons take.
-constexpr size_t kUsualOtherBytes = 512;
 // An entry costs memory, even one of a byte.
 constexpr size_t kMostElements = 64;
 constexpr size_t kUsualElements = 4;
@@ -35,65 +33,6 @@ constexpr char kMarkField[] = "bytes_contents";
 
 // A mark is an index.
 using Mark = uint16_t;
-
-// A skeleton, which grows at its end. Most of it is single bytes: to append
-// each to a std::string costs several times as much as to write it.
-class Skeleton {
- public:
-  Skeleton() : bytes_(kUsualOtherBytes, '\0') {}
-
-  size_t size() const { return size_; }
-  absl::string_view bytes() const { return {bytes_.data(), size_}; }
-
-  void AppendVarint(uint64_t value) {
-    uint8_t* const to = Room(kMostVarintBytes);
-    if (value < 0x80) {  // nearly all of them
-      *to = static_cast<uint8_t>(value);
-      ++size_;
-      return;
-    }
-    size_ += static_cast<size_t>(
-        pb::io::CodedOutputStream::WriteVarint64ToArray(value, to) - to);
-  }
-  void Append(const void* bytes, size_t count) {
-    std::memcpy(Room(count), bytes, count);
-    Grow(count);
-  }
-
-  /// Where `count` bytes may be written, which are part of it once it grows.
-  uint8_t* Room(size_t count) {
-    if (bytes_.size() - size_ < count) {
-      bytes_.resize(std::max(2 * bytes_.size(), size_ + count));
-    }
-    return reinterpret_cast<uint8_t*>(bytes_.data()) + size_;
-  }
-  void Grow(size_t count) { size_ += count; }
-
-  /// A message within: its length is known at its end alone, and stands before
-  /// it. End() is told what Begin() said.
-  size_t Begin() {
-    Room(1);
-    return ++size_;
-  }
-  void End(size_t begin) {
-    const size_t length = size_ - begin;
-    uint8_t bytes[kMostVarintBytes];
-    const auto count = static_cast<size_t>(
-        pb::io::CodedOutputStream::WriteVarint64ToArray(length, bytes) - bytes);
-    if (count > 1) {
-      Room(count - 1);
-      std::memmove(&bytes_[begin + count - 1], &bytes_[begin], length);
-      Grow(count - 1);
-    }
-    std::memcpy(&bytes_[begin - 1], bytes, count);
-  }
-
- private:
-  static constexpr size_t kMostVarintBytes = 10;
-
-  std::string bytes_;  // the first `size_` are the skeleton, the rest is room
-  size_t size_ = 0;
-};
 
 }  // namespace
 
