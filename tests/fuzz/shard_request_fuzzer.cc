@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -29,6 +30,14 @@ bool HasUnknownFields(const Message& message) {
   return !message.GetReflection()->GetUnknownFields(message).empty();
 }
 
+bool HasOneShardOfEachTarget(const v1::Shard& shard) {
+  std::set<std::string> targets;
+  return std::all_of(shard.shards().begin(), shard.shards().end(),
+                     [&targets](const v1::Shard& other) {
+                       return targets.insert(other.target()).second;
+                     });
+}
+
 // Whether a server may be asked this, `level` levels below the first one;
 // `count` of them have been seen.
 bool IsAllowed(const v1::Shard& shard, int level, size_t& count) {
@@ -37,6 +46,7 @@ bool IsAllowed(const v1::Shard& shard, int level, size_t& count) {
          shard.target().size() <= kMostTargetBytes && shard.parts_size() >= 1 &&
          shard.parts_size() <= static_cast<int>(kMostPartsOfServer) &&
          shard.shards_size() <= static_cast<int>(kMostShardsOfServer) &&
+         HasOneShardOfEachTarget(shard) &&
          std::all_of(shard.shards().begin(), shard.shards().end(),
                      [level, &count](const v1::Shard& other) {
                        return IsAllowed(other, level + 1, count);

@@ -37,6 +37,7 @@ from attention_client.serve import SERVICES, Attention, Replica
 SDPA = "scaled_dot_product_attention"
 ROOT = Path(__file__).resolve().parents[2]
 NODE = {"num_cpus": 0, "resources": {"replica": 3}, "object_store_memory": 80 << 20}
+ONE_REPLICA = {"min_replicas": 1, "max_replicas": 1}
 
 
 def free_port():
@@ -58,14 +59,7 @@ def target(ray_cluster):
     quick = Attention.options(
         ray_actor_options={"num_cpus": 0, "resources": {"replica": 1}},
         health_check_period_s=0.5,
-        autoscaling_config={
-            "min_replicas": 1,
-            "max_replicas": 2,
-            "target_ongoing_requests": 1,
-            "upscale_delay_s": 0,
-            "look_back_period_s": 1,
-            "metrics_interval_s": 0.2,
-        },
+        autoscaling_config=ONE_REPLICA,
     )
     try:
         serve.run(quick.bind({"worker_threads": 1}))
@@ -143,17 +137,17 @@ def test_mistakes_are_told_as_the_server_tells_them(
 
 
 @contextlib.contextmanager
-def application(**flags):
-    """One beside the other, whose only replica has these flags: metadata to it."""
+def application(autoscaling=ONE_REPLICA, **flags):
+    """One beside the other, whose replicas have these flags: metadata to it."""
     # By metadata Serve finds an application, where there are several.
-    metadata = {"application": "bounded"}
-    bounded = Attention.options(
+    metadata = {"application": "beside"}
+    beside = Attention.options(
         ray_actor_options={"num_cpus": 0, "resources": {"replica": 1}},
-        autoscaling_config={"min_replicas": 1, "max_replicas": 1},
+        autoscaling_config=autoscaling,
     )
     name = metadata["application"]
     wanted = {"worker_threads": 1, **flags}
-    serve.run(bounded.bind(wanted), name=name, route_prefix=f"/{name}")
+    serve.run(beside.bind(wanted), name=name, route_prefix=f"/{name}")
     try:
         yield metadata
     finally:
@@ -223,20 +217,32 @@ def test_what_one_server_keeps_is_not_offered(target):
         ours.sequence(heads=1, width=4)
 
 
-def replicas():
-    (application,) = serve.status().applications.values()
-    return application.deployments["Attention"].replica_states.get("RUNNING", 0)
-
-
 def test_replicas_are_added_as_calls_queue_up(target, normal):
     rows = normal(4, 2048, 64)
-    assert replicas() == 1
-    with Client(target) as ours, ThreadPoolExecutor(6) as threads:
+    quick = {
+        "min_replicas": 1,
+        "max_replicas": 2,
+        "target_ongoing_requests": 1,
+        "upscale_delay_s": 0,
+        "look_back_period_s": 1,
+        "metrics_interval_s": 0.2,
+    }
+    with (
+        application(quick) as metadata,
+        Client(target) as ours,
+        ThreadPoolExecutor(6) as threads,
+    ):
+
+        def replicas():
+            found = serve.status().applications[metadata["application"]]
+            return found.deployments["Attention"].replica_states.get("RUNNING", 0)
+
+        assert replicas() == 1
         is_ending = []
 
         def call():
             while not is_ending:
-                ours.attend(rows, rows, rows)
+                ours.attend(rows, rows, rows, metadata=metadata)
 
         calls = [threads.submit(call) for _ in range(6)]
         try:
