@@ -190,8 +190,10 @@ bool PageList::ClaimTail(const Change& change) {
   Page& tail = (*change.table)[change.length / kPageKeys];
   if (tail.Claim(row, count)) return true;
   // With the lock there is no new snapshot; the table's holders are state_ and
-  // `change`, the page's holder is the table.
+  // `change`, the page's holder is the table. Once it is closed, state_ holds
+  // none, and a second holder is a snapshot.
   const std::lock_guard lock(mutex_);
+  if (!closed_.ok()) return false;
   if (!change.table->HeldByAtMost(2) || !tail.HeldByAtMost(1)) return false;
   tail.Reclaim(row, count);
   return true;

@@ -1,8 +1,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
+#include <csignal>
 #include <cstdint>
+#include <cstring>
+#include <functional>
 #include <optional>
+#include <utility>
 
 #include "core/store/sequence.h"
 #include "tests/support/status_matchers.h"
@@ -22,6 +28,45 @@ using testing::SmallForm;
 using testing::Tags;
 using testing::TagsOf;
 using testing::Unlimited;
+
+// A page of memory. Whoever first reads it does something else before.
+class WatchedPage {
+ public:
+  explicit WatchedPage(std::function<void()> before_read)
+      : before_read_(std::move(before_read)),
+        size_(static_cast<size_t>(::sysconf(_SC_PAGESIZE))),
+        memory_(::mmap(nullptr, size_, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {
+    watched_ = this;
+    struct sigaction action = {};
+    action.sa_handler = [](int) {
+      ::mprotect(watched_->memory_, watched_->size_, PROT_READ);
+      watched_->before_read_();
+    };
+    action.sa_flags = SA_RESETHAND;
+    ::sigaction(SIGSEGV, &action, &before_);
+  }
+  ~WatchedPage() {
+    ::sigaction(SIGSEGV, &before_, nullptr);
+    ::munmap(memory_, size_);
+  }
+  WatchedPage(const WatchedPage&) = delete;
+  WatchedPage& operator=(const WatchedPage&) = delete;
+
+  const std::byte* Fill(const std::byte* from, size_t bytes) {
+    std::memcpy(memory_, from, bytes);
+    ::mprotect(memory_, size_, PROT_NONE);
+    return static_cast<const std::byte*>(memory_);
+  }
+
+ private:
+  inline static WatchedPage* watched_ = nullptr;
+
+  const std::function<void()> before_read_;
+  const size_t size_;
+  void* const memory_;
+  struct sigaction before_ = {};
+};
 
 TEST(StoreTruncateTest, KeepsTheFirstKeysOfAllLayers) {
   const auto sequence = MakeSequence(SmallForm(2));
@@ -70,6 +115,28 @@ TEST(StoreTruncateTest, ASnapshotKeepsWhatIsCutAndOverwritten) {
     EXPECT_EQ(TagsOf(before), Tags({{160, 1}}));
     EXPECT_EQ(TagsOf(*sequence), Tags({{length, 1}, {100, 2}}));
   }
+}
+
+TEST(StoreTruncateTest, ASnapshotKeepsWhatAnAppendToAClosedOneComesTooLateFor) {
+  const SequenceForm form = SmallForm();
+  const auto sequence = MakeSequence(form);
+  ASSERT_THAT(AppendRows(*sequence, 10, 2), IsOk());
+  ASSERT_THAT(AppendRows(*sequence, 5, 1), IsOk());
+  const Snapshot before = sequence->TakeSnapshot(0).value();
+  const auto page = before.Block(0).page;
+  ASSERT_THAT(sequence->Truncate(10), IsOk());
+  // It closes while the append compares the keys that come again.
+  WatchedPage watched(
+      [&sequence] { sequence->Close(absl::NotFoundError("gone")); });
+  const Rows rows(form, 0, 15, 2);
+  KeyValueBlock block = rows.block();
+  const auto bytes =
+      static_cast<size_t>(form.heads * 15 * form.key_width) * sizeof(float);
+  block.key.data = watched.Fill(block.key.data, bytes);
+  EXPECT_THAT(sequence->Append(0, 0, block),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("gone")));
+  EXPECT_EQ(TagsOf(before), Tags({{10, 2}, {5, 1}}));
+  EXPECT_EQ(before.Block(0).page, page);
 }
 
 TEST(StoreTruncateTest, AForkKeepsWhatIsCutAndOverwritten) {
