@@ -50,6 +50,11 @@ std::optional<Quota> QuotaOf(const ControlGroupFolder& folder) {
   return Quota{numbers->front(), numbers->back()};
 }
 
+// Beyond the container's root; "/..d" is a name.
+bool BeginsAbove(absl::string_view group) {
+  return group == "/.." || absl::StartsWith(group, "/../");
+}
+
 }  // namespace
 
 // Lines are "0::/a/b" for version 2, "7:cpu,cpuacct:/a/b" for version 1.
@@ -60,8 +65,7 @@ std::vector<ControlGroupFolder> FoldersOf(const ControlGroups& groups,
   for (std::string line; std::getline(file, line);) {
     const std::vector<absl::string_view> parts =
         absl::StrSplit(line, absl::MaxSplits(':', 2));
-    // A group beyond the container's root begins with "/..".
-    if (parts.size() != 3 || absl::StrContains(parts[2], "..")) continue;
+    if (parts.size() != 3 || BeginsAbove(parts[2])) continue;
     const int version = parts[1].empty() ? 2 : 1;
     std::string root = groups.mount;
     if (version == 1) {

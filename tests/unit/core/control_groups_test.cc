@@ -66,6 +66,12 @@ TEST_F(ProcessorsTest, FollowTheSmallestQuotaOfTheGroupsAbove) {
   EXPECT_EQ(Processors(), 5);
 }
 
+TEST_F(ProcessorsTest, FollowAGroupWithDotsInItsName) {
+  Write("own", "0::/a/app..v2.service");
+  Write("cgroup/a/cpu.max", "600000 100000");
+  EXPECT_EQ(Processors(), 6);
+}
+
 TEST_F(ProcessorsTest, AreRoundedUp) {
   Write("own", "0::/");
   Write("cgroup/cpu.max", "210000 100000");
@@ -93,7 +99,7 @@ TEST_F(ProcessorsTest, AreAllWhereNoGroupHasAQuota) {
 }
 
 TEST_F(ProcessorsTest, PassByWhatIsNoQuota) {
-  Write("own", "0::/a\nnonsense\n4:cpu:/../b\n\n");
+  Write("own", "0::/a\nnonsense\n4:cpu:/../b\n4:cpu:/..\n\n");
   Write("cgroup/a/cpu.max", "plenty of it");
   Write("cgroup/cpu.max", "200000");
   EXPECT_EQ(Processors(), 64);
