@@ -80,6 +80,8 @@ def test_every_option_is_known(engine, tensors):
         {"scale": "0.5"},
         {"scoring": Gaussian("0.5")},
         {"training": "true"},
+        {"weights": "no"},
+        {"key_weights": np.zeros(2)},
         {"timeout": "5"},
         {"timeout": float("inf")},
         {"id": "x" * 300},

@@ -122,6 +122,8 @@ def test_many_threads_may_call_at_once(engine, normal):
 def test_a_deadline_is_a_timeout(engine):
     with pytest.raises(DeadlineExceededError, match=r"not finished within 0\.1 s"):
         engine.attend(*LONG, timeout=0.1)
+    with pytest.raises(DeadlineExceededError, match="within -1 s"):
+        engine.attend(*SMALL, timeout=-1)
     with pytest.raises(InvalidArgumentError, match="timeout: nan"):
         engine.attend(*SMALL, timeout=float("nan"))
 

@@ -82,6 +82,8 @@ def test_a_wrong_option_is_named(computing, options, field):
         ({"query_offset": 1.5}, "expected an integer from -9223372036854775808"),
         ({"seed": -1}, "expected an integer from 0 to 18446744073709551615"),
         ({"weights_after_dropout": "no"}, "expected True or False"),
+        ({"weights": "no"}, "weights: 'no' .expected True or False"),
+        ({"lse": np.zeros(2)}, "lse: .*expected True or False"),
         ({"causal": 1}, "expected one of True, False, none"),
     ],
 )

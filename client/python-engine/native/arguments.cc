@@ -131,6 +131,12 @@ nb::object AsSent(const OptionField& option, nb::handle value,
   return GetPython().option(nb::str(shown.data(), shown.size()), value);
 }
 
+bool IsWanted(ResultField result, nb::handle value) {
+  if (PyBool_Check(value.ptr())) return value.is(Py_True);
+  return nb::cast<bool>(
+      GetPython().is_wanted(nb::str(server::Name(result).data()), value));
+}
+
 // Fills a request by keywords. Python's objects are only looked at, but for the
 // arrays, which `to` keeps.
 class Reader {
@@ -252,7 +258,7 @@ void Reader::ReadOption(const Keyword& keyword, nb::handle value) {
     case Kind::kOption:
       return SetOption(*keyword.option, value);
     case Kind::kResult:
-      if (nb::cast<bool>(nb::bool_(value))) Want(keyword.result);
+      if (IsWanted(keyword.result, value)) Want(keyword.result);
       return;
     case Kind::kCausal: {
       server::OptionValue given = OptionValueOf(value);

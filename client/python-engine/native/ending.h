@@ -21,6 +21,9 @@ struct Deadline {
   double seconds = 0;  // as they were given
   std::optional<std::chrono::steady_clock::time_point> time;  // none: no end
 
+  bool HasPassed() const {
+    return time && std::chrono::steady_clock::now() >= *time;
+  }
   /// DEADLINE_EXCEEDED in place of CANCELLED; other statuses as they are.
   absl::Status Named(const absl::Status& status) const;
 };

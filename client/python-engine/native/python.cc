@@ -34,6 +34,7 @@ Python* Import() {
       .share_memory = ours.attr("share_memory"),
       .scoring_fields = ours.attr("scoring_fields"),
       .window_sides = ours.attr("window_sides"),
+      .is_wanted = ours.attr("is_wanted"),
       .option = ours.attr("option"),
       .seconds = ours.attr("seconds"),
       .refuse_option = ours.attr("refuse_option"),

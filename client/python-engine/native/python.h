@@ -25,6 +25,7 @@ struct Python {
   nanobind::object share_memory;
   nanobind::object scoring_fields;
   nanobind::object window_sides;
+  nanobind::object is_wanted;
   nanobind::object option;
   nanobind::object seconds;
   nanobind::object refuse_option;

@@ -107,7 +107,9 @@ absl::Status Compute(const Engine& engine, absl::Span<AttentionJob> jobs,
                      const ValidatedBatch& batch, const Deadline& deadline,
                      Turns& turns) {
   absl::Status status;
-  if (engine.IsQuick(batch.problems)) {
+  if (deadline.HasPassed()) {
+    status = absl::CancelledError();
+  } else if (engine.IsQuick(batch.problems)) {
     // Over before another thread would have the interpreter.
     const WorkerPool::InPlace in_place;
     status = engine.Run(jobs);

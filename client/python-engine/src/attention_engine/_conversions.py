@@ -22,7 +22,7 @@ from attention_client._arrays import (
     to_numpy,
     torch_elements,
 )
-from attention_client._options import Options, set_field, window_sides
+from attention_client._options import Options, is_wanted, set_field, window_sides
 from attention_client._reply import Result
 from attention_client._request import fitting
 from attention_client._wire import DATATYPES, sendable
@@ -37,6 +37,7 @@ __all__ = [
     "FLOAT8",
     "Result",
     "from_number",
+    "is_wanted",
     "like",
     "option",
     "refuse_option",

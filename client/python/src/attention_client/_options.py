@@ -146,7 +146,7 @@ def scalars(given: dict[str, Any]) -> bytes:
             set_field(message, name, given[name], name)
     for name, field in RENAMED.items():
         if given.get(name):
-            set_field(message, field, True, name)
+            setattr(message, field, True)
     for name, values in _VALUES.items():
         if name in given:
             setattr(message, name, values[choice(name, given[name])])
@@ -167,6 +167,13 @@ def choice(name: str, value: Any) -> str:
             expected = f"True, False, {expected}"
         raise InvalidArgumentError(f"{name}: {value!r} (expected one of {expected})")
     return str(value)
+
+
+def is_wanted(name: str, value: Any) -> bool:
+    """Whether a result is asked for: other things than these are a mistake."""
+    if isinstance(value, (bool, int, np.bool_)):
+        return bool(value)
+    raise InvalidArgumentError(f"{name}: {value!r} (expected True or False)")
 
 
 def window_sides(window: Any) -> dict[str, Any]:

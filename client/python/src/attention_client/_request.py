@@ -10,7 +10,14 @@ import numpy as np
 
 from attention_client import _messages, scoring
 from attention_client._arrays import Array, like, to_numpy
-from attention_client._options import KNOWN, Options, scalars, set_field
+from attention_client._options import (
+    KNOWN,
+    RENAMED,
+    Options,
+    is_wanted,
+    scalars,
+    set_field,
+)
 from attention_client._wire import Message, sendable
 from attention_client.errors import InvalidArgumentError
 
@@ -99,6 +106,7 @@ def _prepare(
         raise TypeError(f"attend() has no option {unknown} (expected one of {known})")
     as_query = like(tensors["query"])
     if given:
+        given |= {n: is_wanted(n, given[n]) for n in RENAMED if n in given}
         tensors |= {name: given[name] for name in TENSORS + SCALES if name in given}
     chosen = _chosen_scoring(given)
     if chosen is not None:
