@@ -50,6 +50,8 @@ class Placement:
         self._connect = moving.plain(connect)
         self._ended = ended
         self._clients: dict[str, Client] = {}
+        # Replicas whose servers have not answered when they were to be deleted.
+        self._undeleted: set[Replica] = set()
 
     @contextlib.contextmanager
     def changing(self, name: str) -> Iterator[SequenceMap]:
@@ -83,6 +85,9 @@ class Placement:
     def forget(self, node: Node) -> None:
         """Lets go of its client: calls that it has are finished."""
         self._clients.pop(node.target, None)
+        for replica in list(self._undeleted):
+            if replica.node == node.name:
+                self._undeleted.discard(replica)
 
     def clients_of(self, part: Range) -> list[tuple[Client, Replica]]:
         return [(self.client(replica.node), replica) for replica in part.replicas]
@@ -208,10 +213,21 @@ class Placement:
 
     def delete(self, replicas: Sequence[Replica]) -> None:
         for replica in replicas:
-            # What is gone with its server is gone; what one keeps that does not answer
-            # is lost memory, which is no reason to fail.
+            # What is gone with its server is gone; one that does not answer is no
+            # reason to fail: sweep() asks it again.
             with contextlib.suppress(*_LOST, DeadlineExceededError):
-                self.client(replica.node).delete_sequences([replica.name])
+                client = self.client(replica.node)
+                self._undeleted.add(replica)
+                client.delete_sequences([replica.name])
+                self._undeleted.discard(replica)
+
+    def sweep(self, node: str) -> None:
+        """Deletes what a map that has ended, or delete(), could not at a node."""
+        with contextlib.suppress(*_LOST, DeadlineExceededError):
+            kept = self.client(node).sequences(label=self._state.name)
+            left = self._state.left_over([one.name for one in kept])
+            self.delete([Replica(node, name) for name in left])
+            self.delete([one for one in list(self._undeleted) if one.node == node])
 
     def rehome(
         self, known: SequenceMap, part: Range, onto: Sequence[Replica | Node]

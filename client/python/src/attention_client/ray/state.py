@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import os
 import pickle
 import threading
 import weakref
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from attention_client.errors import (
     AlreadyExistsError,
@@ -47,6 +48,9 @@ class State:
         self._locks: weakref.WeakValueDictionary[str, threading.RLock]
         self._locks = weakref.WeakValueDictionary()
         self._lock = threading.RLock()
+        # Of names that are made by this process, and by none before a restart.
+        self._life = os.urandom(4).hex()
+        self._made = itertools.count()
 
     @classmethod
     def load(cls, name: str) -> State:
@@ -206,7 +210,22 @@ class State:
 
     def new_name(self, sequence: str, start: int) -> str:
         """Of a range at a server; never used before."""
-        return f"{sequence}@{start}.{os.urandom(6).hex()}"
+        return f"{sequence}@{start}.{self._life}.{next(self._made):x}"
+
+    def left_over(self, names: Iterable[str]) -> list[str]:
+        """Those that this cluster's map has made before a restart, and no longer has.
+
+        They do not come back. What has been made since is not among them: it may be
+        on its way into the map, and whoever makes it deletes it where that fails.
+        """
+        before = [name for name in names if f".{self._life}." not in name]
+        named = {
+            replica.name
+            for known in self.sequences()
+            for part in known.ranges
+            for replica in part.replicas
+        }
+        return [name for name in before if name not in named]
 
     def places(
         self,

@@ -25,6 +25,7 @@ _REPORT = 30.0  # seconds that a node's report may take
 _SERVES = 10.0  # and its word that its server serves
 _ASKED = 3  # times, where Ray does not reach its actor
 _RETRY = 60.0  # seconds, at most, until a rebuild that failed is tried again
+_SWEEP = 60.0  # seconds between two sweeps of all nodes
 
 _logger = logging.getLogger("attention_client.ray")
 
@@ -54,7 +55,7 @@ class Watch:
         self._pool = ThreadPoolExecutor(32)
         self._rebuilding = threading.Event()
         self._rebuilding.set()  # after a restart there may be some
-        for work in (self._watch, self._rebuild):
+        for work in (self._watch, self._rebuild, self._sweep):
             threading.Thread(target=work, daemon=True).start()
         for node in state.lost():  # before a restart
             self._start(f"reviving {node.name}", self._revive, node)
@@ -210,3 +211,15 @@ class Watch:
             ]
             longer = min(_RETRY, 2 * pause) if pause else _CHECK
             pause = None if all(done) else longer
+
+    def _sweep(self) -> None:
+        """Deletes at the servers what nobody names any more.
+
+        At once after a restart; and later, for what servers were still doing then.
+        """
+        while True:
+            for node in self._state.nodes():
+                what = f"sweeping {node.name}"
+                self._logged(what, self._placement.sweep, node.name)
+            if self._ended.wait(_SWEEP):
+                return
