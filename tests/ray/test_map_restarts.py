@@ -1,14 +1,17 @@
 """What the map knows of nodes: found again after a restart, and let go with them."""
 
 import contextlib
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import psutil
 import pytest
 import ray
+from at_nodes import asked
 from checked import HEADS, WIDTH, report
 from waiting import wait_for_nodes, wait_until
 
-from attention_client import KeysLostError, NotFoundError
+from attention_client import KeysLostError, NotFoundError, UnavailableError
 from attention_client.ray import AttentionCluster, moving
 
 
@@ -61,6 +64,30 @@ def test_a_map_that_starts_anew_replaces_what_was_lost_before(normal, is_forgott
 def test_a_node_that_is_lost_when_its_cluster_ends_is_not_left():
     with with_a_lost_node(is_forgotten=True) as (_, _, node):
         assert psutil.pid_exists(node.pid)
+    wait_until(lambda: not psutil.pid_exists(node.pid))
+
+
+@pytest.mark.usefixtures("ray_cluster")
+@pytest.mark.parametrize("is_ended", [False, True])
+def test_a_node_that_is_leaving_when_the_map_restarts_is_not_left(is_ended):
+    def hold(_):
+        from attention_client.ray import moving
+
+        moving.stop = lambda _: threading.Event().wait()
+
+    with AttentionCluster(2, name="leaving", cpus=0, is_kept=True) as cluster:
+        node, _ = cluster.nodes()
+        asked(cluster._map, hold)
+        with ThreadPoolExecutor(1) as threads:
+            draining = threads.submit(cluster.drain, node.node)
+            wait_until(lambda: node.node not in cluster._ask("targets"))
+            ray.kill(cluster._map, no_restart=False)
+            with pytest.raises(UnavailableError):
+                draining.result()
+        if not is_ended:
+            wait_until(lambda: not moving.is_alive(node.node.rsplit(".", 1)[0]))
+            assert not psutil.pid_exists(node.pid)
+            wait_until(lambda: node.ray_node not in cluster._ask("taken"))
     wait_until(lambda: not psutil.pid_exists(node.pid))
 
 

@@ -101,7 +101,7 @@ class MapActor:
         return [
             node.ray_node
             for node in self._state.all_nodes()
-            if not node.is_lost or moving.is_alive(node.actor)
+            if not (node.is_lost or node.is_leaving) or moving.is_alive(node.actor)
         ]
 
     def targets(self) -> dict[str, str]:
@@ -130,7 +130,7 @@ class MapActor:
             raise
         self._state.remove_node(name)
         self._placement.forget(node)
-        moving.stop(node.actor)
+        self._watch.let_go(node)
 
     @_without_lost_nodes
     def _empty(self, node: str) -> None:

@@ -33,6 +33,7 @@ class Node:
     ray_node: str
     is_draining: bool = False
     is_lost: bool = False
+    is_leaving: bool = False
 
 
 class State:
@@ -42,6 +43,7 @@ class State:
         self.name = name
         self._nodes: dict[str, Node] = {}
         self._lost: dict[str, Node] = {}
+        self._leaving: dict[str, Node] = {}
         self._sequences: dict[str, SequenceMap] = {}
         self._refused: deque[str] = deque(maxlen=_MOST_REFUSED)
         # Each for as long as somebody has it, or waits for it.
@@ -63,6 +65,7 @@ class State:
             kept = _kv().get(key)
             if isinstance(kept, Node):
                 nodes = state._lost if kept.is_lost else state._nodes
+                nodes = state._leaving if kept.is_leaving else nodes
                 nodes[kept.name] = dataclasses.replace(kept, is_draining=False)
             elif isinstance(kept, SequenceMap):
                 state._sequences[kept.name] = kept
@@ -77,6 +80,7 @@ class State:
                 _kv().delete(key)
             self._nodes.clear()
             self._lost.clear()
+            self._leaving.clear()
             self._sequences.clear()
 
     def lock(self, name: str) -> threading.RLock:
@@ -113,11 +117,24 @@ class State:
             self.add_node(dataclasses.replace(self.node(name), is_draining=draining))
 
     def remove_node(self, name: str) -> None:
-        """NotFoundError where it has been lost, or removed, meanwhile."""
+        """Puts it among those leaving, whose actors are to be stopped.
+
+        NotFoundError where it has been lost, or removed, meanwhile.
+        """
         with self._lock:
-            self.node(name)
-            _kv().delete(self._key(f"node/{name}"))
+            node = dataclasses.replace(self.node(name), is_leaving=True)
+            _kv().put(self._key(f"node/{name}"), node)
             del self._nodes[name]
+            self._leaving[name] = node
+
+    def leaving(self) -> list[Node]:
+        with self._lock:
+            return list(self._leaving.values())
+
+    def forget_leaving(self, name: str) -> None:
+        with self._lock:
+            _kv().delete(self._key(f"node/{name}"))
+            self._leaving.pop(name, None)
 
     def lost(self) -> list[Node]:
         """Nodes in whose place their actors are to start servers."""
@@ -125,9 +142,10 @@ class State:
             return list(self._lost.values())
 
     def all_nodes(self) -> list[Node]:
-        """Those lost, too."""
+        """Those lost or leaving, too."""
         with self._lock:  # one that is revived or lost meanwhile is in one of them
-            return [*self._nodes.values(), *self._lost.values()]
+            known = (self._nodes, self._lost, self._leaving)
+            return [node for nodes in known for node in nodes.values()]
 
     def forget_lost(self, name: str) -> None:
         with self._lock:

@@ -59,6 +59,8 @@ class Watch:
             threading.Thread(target=work, daemon=True).start()
         for node in state.lost():  # before a restart
             self._start(f"reviving {node.name}", self._revive, node)
+        for node in state.leaving():
+            self._start(f"ending {node.name}", self.let_go, node)
 
     def add_node(
         self, actor: str, timeout: float = _REPORT, gone: str | None = None
@@ -78,6 +80,11 @@ class Watch:
         for node, report in reports:
             self._look_at(node, report)
         return [r for node, r in reports if r is not None and r.node == node.name]
+
+    def let_go(self, node: Node) -> None:
+        """Ends the actor of a node that is leaving; a restart goes on with it."""
+        moving.stop(node.actor)
+        self._state.forget_leaving(node.name)
 
     def end(self) -> None:
         """Lets threads see that ended is set."""
