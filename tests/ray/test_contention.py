@@ -31,6 +31,21 @@ class Slow(Client):
         return super()._call(method, *arguments)
 
 
+class Overtaken(Client):
+    """Others do something once it has appended."""
+
+    def __init__(self, *arguments, **options):
+        super().__init__(*arguments, **options)
+        self.then = None
+
+    def _call(self, method, *arguments):
+        answer = super()._call(method, *arguments)
+        if method == _channel.APPEND and self.then is not None:
+            then, self.then = self.then, None
+            then()
+        return answer
+
+
 class Held(Client):
     """Its answers to questions come once they are let go."""
 
@@ -110,6 +125,37 @@ def test_the_first_replica_decides_between_two_programs(
     assert len(sequence) == KEYS + 1
     assert sequence.append(*ours) == KEYS + 2
     assert len(set(held(cluster, sequence))) == 1
+
+
+@pytest.mark.parametrize("is_step", [False, True])
+def test_an_append_that_is_beaten_half_way_says_what_is_in(cluster, normal, is_step):
+    with (
+        cluster.sequence(**FORM, range_keys=64) as sequence,
+        AttentionCluster.connect() as connected,
+    ):
+        sequence.append(*rows(normal, 60))
+        other = connected.open_sequence(sequence.name)
+        (first,) = other._map.ranges[0].replicas
+        target = connected._client(first.node).target
+
+        def overtake():
+            sequence.describe()
+            sequence.append(*rows(normal, 3))
+
+        theirs = rows(normal, 10)
+        with Overtaken(target, **moving.plain({})) as client:
+            connected._clients[first.node] = client
+            client.then = overtake
+            with pytest.raises(
+                AbortedError, match=r"^position: 64 .* 4 of 10"
+            ) as beaten:
+                if is_step:
+                    other.attend(normal(HEADS, 10, WIDTH), append=theirs)
+                else:
+                    other.append(*theirs)
+            other.describe()
+            left = beaten.value.appended
+            assert other.append(*(half[:, left:] for half in theirs)) == 60 + 3 + 10
 
 
 def test_what_a_program_has_left_half_done_is_finished(

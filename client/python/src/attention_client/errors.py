@@ -104,9 +104,13 @@ class AbortedError(AttentionError):
     """Other keys are where keys were to be appended.
 
     Or a sequence that is imported is deleted meanwhile.
+
+    appended: of a sequence on several servers, how many of the rows are in, the first
+    ones: those of earlier ranges.
     """
 
     code = grpc.StatusCode.ABORTED
+    appended: int = 0
 
 
 class OutOfRangeError(AttentionError, IndexError):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from attention_client import _channel, _sequence_calls, _sequence_tensors
@@ -82,6 +83,23 @@ class NewKeys:
         }
         return cut, self.position + first - part.start
 
+    @contextlib.contextmanager
+    def going_to(self, part: Range) -> Iterator[None]:
+        """An AbortedError of the range says what that means for all rows."""
+        try:
+            yield
+        except StaleError as stale:
+            error = stale.error
+            if isinstance(error, AbortedError) and error.field == "position":
+                # Ranges are appended to in turn.
+                before = max(part.start - self.position, 0)
+                stale.error = AbortedError(
+                    f"position: {self.position + before} has other keys or values; "
+                    f"{before} of {self.end - self.position} rows are in, before it"
+                )
+                stale.error.appended = before
+            raise
+
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
@@ -119,7 +137,8 @@ class Asking:
         self.check_no_gap(rows)
         for part in self.known.ranges:
             if rows.belongs(part):
-                self._append_at(part, part.replicas, rows)
+                with rows.going_to(part):
+                    self._append_at(part, part.replicas, rows)
 
     def attend(
         self, question: fanout.Question, rows: NewKeys | None, partial: bool
@@ -170,9 +189,12 @@ class Asking:
             )
             client = self._client(tail.replicas[0].node)
             calls.append(fanout.Call(client, (tail.replicas[0],), steps))
-        self._run(calls)
-        if tail is not None and rows is not None:
-            self._append_at(tail, tail.replicas[1:], rows)
+        if tail is None or rows is None:
+            self._run(calls)
+        else:
+            with rows.going_to(tail):
+                self._run(calls)
+                self._append_at(tail, tail.replicas[1:], rows)
         nodes = {replica.node for call in calls for replica in call.replicas}
         merged = fanout.merge([call.outcome for call in calls])
         return Answer(merged, missing, len(nodes))
