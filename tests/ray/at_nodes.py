@@ -19,21 +19,25 @@ def actor_of(node):
 
 
 @contextlib.contextmanager
-def held_file(node):
+def held_file(node, is_made=False):
     """The next file of a sequence that the node is asked for, by a copy or an export.
 
-    It is made once the context has ended. Gives a condition: whether it is waited for.
+    It is made, or is_made: used, once the context has ended. Gives a condition: whether
+    somebody waits for that.
     """
 
     def hold(of):
         of._is_waited_for, of._is_over = threading.Event(), threading.Event()
         exported = of._exported
 
+        @contextlib.contextmanager
         def wait(source):
             of._exported = exported
-            of._is_waited_for.set()
-            of._is_over.wait(60)
-            return exported(source)
+            with contextlib.ExitStack() as made:
+                file = made.enter_context(exported(source)) if is_made else None
+                of._is_waited_for.set()
+                of._is_over.wait(60)
+                yield file or made.enter_context(exported(source))
 
         of._exported = wait
 
@@ -44,6 +48,29 @@ def held_file(node):
     finally:
         with contextlib.suppress(ray.exceptions.RayActorError):  # it was drained
             asked(actor, lambda of: of._is_over.set())
+
+
+@contextlib.contextmanager
+def held_stops(cluster):
+    """The map ends no node's actor until the context has ended."""
+
+    def hold(of):
+        from attention_client.ray import moving
+
+        stop, of._may_stop = moving.stop, threading.Event()
+
+        def wait(actor):
+            of._may_stop.wait(60)
+            moving.stop = stop
+            stop(actor)
+
+        moving.stop = wait
+
+    asked(cluster._map, hold)
+    try:
+        yield
+    finally:
+        asked(cluster._map, lambda of: of._may_stop.set())
 
 
 def names_at(cluster, sequence):

@@ -1,12 +1,16 @@
 """Files of sequences: how long a node may take for them, and what is in them."""
 
+import contextlib
+import itertools
 import json
 import os
 import re
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from waiting import wait_for_nodes
+from at_nodes import actor_of, asked, held_file, held_stops, names_at
+from waiting import wait_for_nodes, wait_until
 
 from attention_client import Client, InvalidArgumentError, NotFoundError, _channel
 from attention_client.ray.node import NodeActor
@@ -68,12 +72,57 @@ def exported(cluster, normal, tmp_path):
         yield made, tmp_path / "all"
 
 
-def test_a_checkpoint_begins_with_the_last_range(exported):
+@contextlib.contextmanager
+def exporting(cluster, sequence, folder):
+    """An export, at a node that waits to make its file; gives its future, and that."""
+    node = sequence.describe().ranges[0].replicas[0].node
+    with ThreadPoolExecutor(1) as threads, held_file(node) as is_waiting:
+        export = threads.submit(sequence.export, folder)
+        wait_until(is_waiting)
+        yield export, node
+
+
+def test_a_checkpoint_begins_with_the_last_range(cluster, exported):
     # What is appended meanwhile may be in earlier ones, and in later ones alone never.
-    _, folder = exported
+    sequence, folder = exported
+    parts = {part.replicas[0].name for part in sequence.describe().ranges}
+    with exporting(cluster, sequence, folder):
+        kept = itertools.chain(*names_at(cluster, sequence.name).values())
+        # Names end with a number that counts.
+        forks = {name.split(".")[0]: name.split(".")[2] for name in {*kept} - parts}
     assert [part["start"] for part in told(folder)["ranges"]] == [0, 64, 128]
-    written = [(folder / file).stat().st_mtime_ns for file in files(folder)]
-    assert written == sorted(written, reverse=True)
+    first, second, third = (forks[f"{sequence.name}@{n}"] for n in (0, 64, 128))
+    assert int(third, 16) < int(second, 16) < int(first, 16)
+    assert {*itertools.chain(*names_at(cluster, sequence.name).values())} == parts
+
+
+def test_a_sequence_changes_amid_its_export(cluster, exported, normal):
+    sequence, folder = exported
+    with exporting(cluster, sequence, folder) as (export, _):
+        # Beyond the end of its last range.
+        assert sequence.append(normal(1, 100, 4), normal(1, 100, 4)) == 250
+        with sequence.fork() as fork:
+            assert len(fork) == 250
+        sequence.truncate(10)
+        assert not export.done()
+    with cluster.import_sequence(folder) as copy:
+        assert len(copy) == 150
+
+
+def test_an_export_goes_on_where_its_node_is_drained(cluster, exported):
+    sequence, folder = exported
+    with ThreadPoolExecutor(1) as threads, held_stops(cluster):
+        with exporting(cluster, sequence, folder) as (export, node):
+            draining = threads.submit(cluster.drain, node)
+            wait_until(lambda: node not in cluster._ask("targets"))
+            # What ends the actor does first.
+            asked(actor_of(node), lambda of: of._client.close())
+        assert export.result() > 0
+    draining.result()
+    with cluster.import_sequence(folder) as copy:
+        assert len(copy) == 150
+    assert sorted(os.listdir(folder)) == sorted([*files(folder), "sequence.json"])
+    cluster.add_nodes(1)
 
 
 def test_a_relative_folder_is_the_callers(cluster, normal, tmp_path, monkeypatch):

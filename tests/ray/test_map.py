@@ -10,6 +10,7 @@ import numpy as np
 import psutil
 import pytest
 import ray
+from at_nodes import actor_of, asked
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from waiting import wait_for_nodes, wait_until
 
@@ -121,6 +122,27 @@ def held(cluster, name):
     finally:
         asked(lambda of: of._is_over.set())
         ray.get(holding, timeout=60)
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_a_sequence_that_is_changed_for_long_holds_up_no_rebuild_of_others():
+    form = {"heads": HEADS, "width": WIDTH}
+
+    def is_held(of):
+        return not of._state.lock(name).acquire(blocking=False)
+
+    with (
+        AttentionCluster(3, name="busy", cpus=0) as cluster,
+        cluster.sequence(**form) as changed,
+        cluster.sequence(**form, replicas=2) as other,
+        held(cluster, changed.name),
+    ):
+        name = changed.name
+        _, second = other.describe().ranges[0].replicas
+        ray.kill(actor_of(second.node))
+        wait_until(lambda: second not in other.describe().ranges[0].replicas)
+        wait_until(lambda: len(other.describe().ranges[0].replicas) == 2)
+        assert asked(cluster._map, is_held)
 
 
 @pytest.mark.usefixtures("ray_cluster")

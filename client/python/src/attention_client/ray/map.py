@@ -10,9 +10,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import os
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
@@ -25,7 +24,7 @@ from attention_client.errors import (
     UnavailableError,
 )
 from attention_client.info import SequenceForm
-from attention_client.ray import checkpoints, moving
+from attention_client.ray import checkpoints, exporting, moving
 from attention_client.ray.figures import Figures
 from attention_client.ray.node import NodeReport
 from attention_client.ray.placing import Placement
@@ -54,18 +53,6 @@ def _without_lost_nodes(method: Method) -> Method:
     return called  # type: ignore[return-value]
 
 
-@contextlib.contextmanager
-def _removed_unless_done() -> Iterator[list[Path]]:
-    """Files that are listed go where the block fails."""
-    files: list[Path] = []
-    try:
-        yield files
-    except BaseException:
-        for file in files:
-            file.unlink(missing_ok=True)
-        raise
-
-
 class MapActor:
     """Its methods are called by clients and by AttentionCluster, by many at once.
 
@@ -75,6 +62,7 @@ class MapActor:
     def __init__(self, name: str, connect: Mapping[str, Any]) -> None:
         self._state = State.load(name)
         self._ended = threading.Event()
+        self._publishing = threading.Lock()  # each export deletes the one before it
         self._figures = Figures(name.rsplit(".", 1)[0])
         self._placement = Placement(self._state, connect, self._ended, self._figures)
         self._watch = Watch(
@@ -308,36 +296,7 @@ class MapActor:
     @_without_lost_nodes
     def export(self, name: str, folder: str) -> int:
         """The files of an earlier checkpoint are whole until its index is replaced."""
-        path = Path(folder)
-        path.mkdir(parents=True, exist_ok=True)
-        index = path / checkpoints.INDEX
-        token = os.urandom(6).hex()
-        with self._placement.changing(name) as known, _removed_unless_done() as new:
-            self._placement.check_not_lost(known)
-            parts: list[checkpoints.Part] = []
-            size = 0
-            # The last one first, as fork() does.
-            for part in reversed(known.ranges):
-                file = f"{part.start}.{token}.safetensors"
-                replica = part.replicas[0]
-                actor = self._state.node(replica.node).actor
-                new.append(path / file)
-                wanted = (replica.name, str(path / file))
-                written = moving.ask(actor, "write", *wanted, timeout=None)
-                self._figures.add("export", written)
-                size += written
-                parts.append(checkpoints.Part(part.start, part.capacity, file))
-            partial = path / f"sequence.{token}.part"
-            new.append(partial)
-            told = checkpoints.Checkpoint(known.form, known.range_keys, parts[::-1])
-            partial.write_text(told.text())
-            checkpoints.to_disk(partial)
-            old = checkpoints.files(index)
-            partial.replace(index)
-        for one in old:
-            with contextlib.suppress(OSError):  # the new ones are whole
-                one.unlink()
-        return size + index.stat().st_size
+        return exporting.export(self._placement, self._publishing, name, Path(folder))
 
     def import_sequence(
         self, folder: str, name: str, replicas: int

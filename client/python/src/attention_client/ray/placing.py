@@ -340,11 +340,14 @@ class Placement:
         return moved
 
     def rebuild(self, name: str) -> None:
-        """ResourceExhaustedError where no node has room for what is missing."""
+        """ResourceExhaustedError where no node has room for what is missing.
+
+        DeadlineExceededError where somebody changes the sequence for long.
+        """
         full: dict[str, ResourceExhaustedError] = {}
         with contextlib.suppress(NotFoundError):
             while not self._ended.is_set():
-                with self.changing(name) as known:
+                with self._state.lock_soon(name), self.changing(name) as known:
                     step = self._state.thin(known, full)
                     if step is None:
                         if full and self._state.thin(known) is not None:

@@ -10,17 +10,19 @@ import pickle
 import threading
 import weakref
 from collections import deque
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 
 from attention_client.errors import (
     AlreadyExistsError,
     CancelledError,
+    DeadlineExceededError,
     NotFoundError,
     ResourceExhaustedError,
 )
 from attention_client.ray.ranges import Range, SequenceMap
 
 _MOST_REFUSED = 1000  # names, of calls that the map may not have begun yet
+_SOON = 1.0  # seconds
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,6 +89,17 @@ class State:
         """Held by whoever changes the sequence."""
         with self._lock:
             return self._locks.setdefault(name, threading.RLock())
+
+    @contextlib.contextmanager
+    def lock_soon(self, name: str) -> Iterator[None]:
+        """lock(), or a DeadlineExceededError: who has others to do goes on to them."""
+        lock = self.lock(name)
+        if not lock.acquire(timeout=_SOON):
+            raise DeadlineExceededError(f"name: {name!r} is being changed")
+        try:
+            yield
+        finally:
+            lock.release()
 
     # Nodes.
 

@@ -1,0 +1,93 @@
+"""Checkpoints that are written while their sequences change."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from attention_client.errors import AttentionError
+from attention_client.ray import checkpoints, moving
+from attention_client.ray.placing import Placement
+from attention_client.ray.ranges import Range, Replica, SequenceMap
+
+
+def export(
+    placement: Placement, publishing: threading.Lock, name: str, folder: Path
+) -> int:
+    """Bytes of a checkpoint that takes the place of an earlier one in its folder.
+
+    publishing: held while it does, so that each deletes the one before it.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    index = folder / checkpoints.INDEX
+    token = os.urandom(6).hex()
+    with _forked(placement, name) as known, _removed_unless_done() as new:
+        parts: list[checkpoints.Part] = []
+        size = 0
+        for part in known.ranges:
+            file = f"{part.start}.{token}.safetensors"
+            new.append(folder / file)
+            size += _written(placement, part, str(folder / file))
+            parts.append(checkpoints.Part(part.start, part.capacity, file))
+        partial = folder / f"sequence.{token}.part"
+        new.append(partial)
+        told = checkpoints.Checkpoint(known.form, known.range_keys, parts)
+        partial.write_text(told.text())
+        checkpoints.to_disk(partial)
+        size += partial.stat().st_size
+        with publishing:
+            old = checkpoints.files(index)
+            partial.replace(index)
+    for one in old:
+        with contextlib.suppress(OSError):  # the new ones are whole
+            one.unlink()
+    return size
+
+
+@contextlib.contextmanager
+def _forked(placement: Placement, name: str) -> Iterator[SequenceMap]:
+    """A sequence as it is, each range at one server, while the context lasts.
+
+    No map names it, so that nobody moves it: it is gone with a server that is.
+    """
+    forks: list[Replica] = []
+    try:
+        with placement.changing(name) as known:
+            placement.check_not_lost(known)
+            parts: list[Range] = []
+            # The last one first: appends go on, and are in the earlier ranges, too.
+            for part in reversed(known.ranges):
+                first = dataclasses.replace(part, replicas=part.replicas[:1])
+                parts.append(placement.fork_range(known, first, None))
+                forks += parts[-1].replicas
+        yield known.changed(reversed(parts))
+    finally:
+        placement.delete(forks)
+
+
+def _written(placement: Placement, part: Range, file: str) -> int:
+    """Bytes of a file of a range that is at one server."""
+    [(actor, name)] = placement._actors(part.replicas)
+    try:
+        size: int = moving.ask(actor, "write", name, file, timeout=None)
+    except (AttentionError, OSError):
+        placement._actors(part.replicas)  # where it has been drained, that is why
+        raise
+    placement._figures.add("export", size)
+    return size
+
+
+@contextlib.contextmanager
+def _removed_unless_done() -> Iterator[list[Path]]:
+    """Files that are listed go where the block fails."""
+    files: list[Path] = []
+    try:
+        yield files
+    except BaseException:
+        for file in files:
+            file.unlink(missing_ok=True)
+        raise
