@@ -2,11 +2,13 @@
 
 import os
 import signal
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import psutil
 import pytest
 import ray
+from at_nodes import held_file, names_at
 from checked import HEADS, KEYS, WIDTH, report
 from ray._raylet import GcsClient
 from waiting import wait_for_nodes, wait_until
@@ -95,6 +97,47 @@ def test_appends_go_on_while_all_moves(cluster, checked, running):
         steps.wait_for(3)
     assert len(one.servers()) == 4
     one.attend()
+
+
+def test_a_full_range_that_moves_holds_nobody_up(cluster, normal):
+    wait_for_nodes(cluster, 4)
+    with (
+        cluster.sequence(heads=1, width=4, range_keys=64) as sequence,
+        ThreadPoolExecutor(1) as threads,
+    ):
+        sequence.append(normal(1, 64, 4), normal(1, 64, 4))
+        victim = sequence.describe().ranges[0].replicas[0].node
+        with held_file(victim) as is_copying:
+            draining = threads.submit(cluster.drain, victim)
+            wait_until(is_copying)
+            assert sequence.append(normal(1, 10, 4), normal(1, 10, 4)) == 74
+            assert sequence.describe().lengths == (74,)
+            assert not draining.done()
+        draining.result()
+        assert sequence.describe().lengths == (74,)
+        assert sum(map(len, names_at(cluster, sequence.name).values())) == 2
+    cluster.add_nodes(1)
+
+
+@pytest.mark.parametrize("is_copied", [False, True])
+def test_a_full_range_that_is_cut_off_while_it_moves_leaves_no_copy(
+    cluster, normal, is_copied
+):
+    wait_for_nodes(cluster, 4)
+    with (
+        cluster.sequence(heads=1, width=4, range_keys=64) as sequence,
+        ThreadPoolExecutor(1) as threads,
+    ):
+        sequence.append(normal(1, 64, 4), normal(1, 64, 4))
+        victim = sequence.describe().ranges[0].replicas[0].node
+        with held_file(victim, is_copied) as is_copying:
+            draining = threads.submit(cluster.drain, victim)
+            wait_until(is_copying)
+            sequence.truncate(10)
+        draining.result()
+        assert sequence.describe().lengths == (10,)
+        assert sum(map(len, names_at(cluster, sequence.name).values())) == 1
+    cluster.add_nodes(1)
 
 
 def test_a_range_that_is_closed_twice_keeps_its_count(cluster, checked):

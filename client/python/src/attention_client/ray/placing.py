@@ -229,13 +229,57 @@ class Placement:
             self.delete([Replica(node, name) for name in left])
             self.delete([one for one in list(self._undeleted) if one.node == node])
 
+    def move(self, name: str, part: Range, onto: Sequence[Replica | Node]) -> bool:
+        """rehome(); not where the range has changed: who asks for it looks again.
+
+        A full one's keys are copied before the lock is taken.
+        """
+        try:
+            with self._ahead(name, part, onto) as made, self.changing(name) as known:
+                is_same = part in known.ranges
+                if is_same:
+                    self.rehome(known, part, onto, made)
+                return is_same
+        except UnavailableError:
+            if part in self._state.get(name).ranges:
+                raise
+            return False  # its replicas went with it
+
+    @contextlib.contextmanager
+    def _ahead(
+        self, name: str, part: Range, onto: Sequence[Replica | Node]
+    ) -> Iterator[list[Replica]]:
+        """A full range's new replicas; they go where the map does not have them then.
+
+        Nobody appends to it, and who cuts it off makes another one.
+        """
+        counts = [0]
+        with contextlib.suppress(*_LOST):  # rehome() asks those that answer
+            counts = self.least(part) or counts
+        new = [node.name for node in onto if isinstance(node, Node)]
+        made: list[Replica] = []
+        try:
+            if min(counts) == part.capacity:
+                known = self._state.get(name)
+                for node in new:
+                    made.append(self._copied(known, part, counts, node))
+            yield made
+        finally:
+            left = self._state.unnamed(replica.name for replica in made)
+            self.delete([replica for replica in made if replica.name in left])
+
     def rehome(
-        self, known: SequenceMap, part: Range, onto: Sequence[Replica | Node]
+        self,
+        known: SequenceMap,
+        part: Range,
+        onto: Sequence[Replica | Node],
+        made: Sequence[Replica] = (),
     ) -> SequenceMap:
         """Has a range at these nodes alone, under its sequence's lock.
 
         Replicas that stay where they are keep their keys, unless the range has room:
         then its keys are closed to appends, and forked for those that go on.
+        made: replicas of a full range that are there already.
         """
         if not part.replicas:
             return self._state.replace_range(known.name, part)
@@ -247,7 +291,8 @@ class Placement:
         with self.undone() as new:
             for name in names:
                 if name not in staying:
-                    new.append(self._copied(known, part, counts, name))
+                    ready = [one for one in made if one.node == name]
+                    new += ready or [self._copied(known, part, counts, name)]
         known = self._state.replace_range(
             known.name, dataclasses.replace(part, replicas=(*kept, *new))
         )
@@ -312,13 +357,13 @@ class Placement:
                             f"no node can take the keys of {node!r} (expected another "
                             "one: add_nodes() first)"
                         )
-                    try:
-                        self.rehome(known, part, [*stay, *free])
-                        full.clear()
-                    except ResourceExhaustedError as error:
-                        if not free:
-                            raise
-                        full[free[0].name] = error
+                try:
+                    self.move(name, part, [*stay, *free])
+                    full.clear()
+                except ResourceExhaustedError as error:
+                    if not free:
+                        raise
+                    full[free[0].name] = error
 
     def rebalance(self, name: str) -> int:
         """As far as nodes have room."""
@@ -332,11 +377,11 @@ class Placement:
                         return moved
                     part, source, target = step
                     stay: list[Any] = [r for r in part.replicas if r.node != source]
-                    try:
-                        self.rehome(known, part, [*stay, self._state.node(target)])
-                        moved += 1
-                    except ResourceExhaustedError:
-                        full.add(target)
+                    onto = [*stay, self._state.node(target)]
+                try:
+                    moved += self.move(name, part, onto)
+                except ResourceExhaustedError:
+                    full.add(target)
         return moved
 
     def rebuild(self, name: str) -> None:
@@ -354,10 +399,10 @@ class Placement:
                             raise next(iter(full.values()))
                         return
                     part, node = step
-                    try:
-                        self.rehome(known, part, [*part.replicas, node])
-                    except ResourceExhaustedError as error:
-                        full[node.name] = error
+                try:
+                    self.move(name, part, [*part.replicas, node])
+                except ResourceExhaustedError as error:
+                    full[node.name] = error
 
     def _node(self, name: str) -> Node:
         try:

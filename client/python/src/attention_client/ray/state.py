@@ -249,14 +249,17 @@ class State:
         They do not come back. What has been made since is not among them: it may be
         on its way into the map, and whoever makes it deletes it where that fails.
         """
-        before = [name for name in names if f".{self._life}." not in name]
+        return self.unnamed(name for name in names if f".{self._life}." not in name)
+
+    def unnamed(self, names: Iterable[str]) -> list[str]:
+        """Those of replicas that no sequence has now."""
         named = {
             replica.name
             for known in self.sequences()
             for part in known.ranges
             for replica in part.replicas
         }
-        return [name for name in before if name not in named]
+        return [name for name in names if name not in named]
 
     def places(
         self,
