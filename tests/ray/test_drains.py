@@ -1,5 +1,6 @@
 """Nodes that are emptied and let go, amid calls."""
 
+import contextlib
 import os
 import signal
 
@@ -11,7 +12,7 @@ from checked import HEADS, KEYS, WIDTH, report
 from ray._raylet import GcsClient
 from waiting import wait_for_nodes, wait_until
 
-from attention_client import NotFoundError
+from attention_client import NotFoundError, ResourceExhaustedError
 from attention_client.ray import AttentionCluster, moving
 
 
@@ -46,6 +47,49 @@ def test_a_drain_goes_on_where_other_nodes_die(cluster, normal, kill):
         np.testing.assert_array_equal(sequence.attend(rows[0]).output, expected)
     wait_for_nodes(cluster, 3)
     cluster.add_nodes(1)
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_a_drain_keeps_the_last_replica_where_the_other_has_just_died(normal, kill):
+    rows = normal(HEADS, 64, WIDTH), normal(HEADS, 64, WIDTH)
+    with (
+        AttentionCluster(2, name="last", cpus=0) as cluster,
+        cluster.sequence(heads=HEADS, width=WIDTH, range_keys=64, replicas=2) as one,
+    ):
+        one.append(*rows)
+        expected = one.attend(rows[0]).output
+        first, second = one.describe().ranges[0].replicas
+        kill(report(cluster, second.node))
+        # Until the second one's node has another server there is no place.
+        with contextlib.suppress(ResourceExhaustedError):
+            cluster.drain(first.node)
+        np.testing.assert_array_equal(one.attend(rows[0]).output, expected)
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_a_drain_goes_on_where_the_node_is_lost_that_has_just_taken_keys(normal):
+    rows = normal(HEADS, 5, WIDTH), normal(HEADS, 5, WIDTH)
+
+    def prepare(of):
+        copied = of._placement._copied
+
+        def copy_and_lose(known, part, counts, node):
+            of._placement._copied = copied
+            made = copied(known, part, counts, node)
+            of._watch._lose(of._state.node(node))
+            return made
+
+        of._placement._copied = copy_and_lose
+
+    with (
+        AttentionCluster(3, name="taken", cpus=0) as cluster,
+        cluster.sequence(heads=HEADS, width=WIDTH) as one,
+    ):
+        one.append(*rows)
+        expected = one.attend(rows[0]).output
+        ray.get(cluster._map.__ray_call__.remote(prepare), timeout=60)
+        cluster.drain(one.describe().ranges[0].replicas[0].node)
+        np.testing.assert_array_equal(one.attend(rows[0]).output, expected)
 
 
 @pytest.mark.usefixtures("ray_cluster")
@@ -100,12 +144,11 @@ def test_appends_go_on_while_all_moves(cluster, checked, running):
 def test_a_range_that_is_closed_twice_keeps_its_count(cluster, checked):
     one = checked(replicas=1)
     tail = one.sharded.describe().ranges[-1]
-    client = cluster._client(tail.replicas[0].node)
-    counts, is_open = moving.close([(client, tail.replicas[0])], one.sharded._map, tail)
-    assert is_open
-    assert counts == [KEYS - tail.start]
-    again = moving.close([(client, tail.replicas[0])], one.sharded._map, tail)
-    assert again == (counts, True)
+    (replica,) = tail.replicas
+    sources = [(cluster._client(replica.node), replica)]
+    closed = moving.close(sources, one.sharded._map, tail)
+    assert closed == ([KEYS - tail.start], True, [replica])
+    assert moving.close(sources, one.sharded._map, tail) == closed
     one.attend()  # the mark is not seen
 
 

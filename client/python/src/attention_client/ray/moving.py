@@ -30,16 +30,18 @@ NAMESPACE = "attention"  # Ray's, of our actors
 
 def close(
     sources: Sequence[tuple[Client, Replica]], known: SequenceMap, part: Range
-) -> tuple[list[int], bool]:
-    """Ends appends to a range: keys of each layer that it has, whether it was open.
+) -> tuple[list[int], bool, list[Replica]]:
+    """Ends appends to a range: its keys of each layer, whether it was open, and where.
 
     Behind the last key of each layer goes a mark, keys that follow from the replica's
     name. An append that comes later finds other keys in its place, which is an
     AbortedError to its caller, who asks for the map. No reader sees the mark: they say
     how many keys they see. A range that is full takes no appends; it is left as it is.
-    Safe to call twice. Replicas that are gone are passed over.
+    Safe to call twice. Replicas that are gone are passed over: an append is
+    acknowledged only once all of them have it. Those that answer are returned.
     """
     counts: list[list[int]] = []
+    closed: list[Replica] = []
     error: AttentionError | None = None
     for client, replica in sources:
         try:
@@ -47,13 +49,14 @@ def close(
             counts.append(
                 [_close_layer(client, known.form, part, replica, n) for n in layers]
             )
+            closed.append(replica)
         except (UnavailableError, NotFoundError) as failed:
             error = failed
     if not counts:
         raise error or UnavailableError(f"no server has position {part.start}")
     # What was acknowledged is at all of them.
     least = [min(of_layer) for of_layer in zip(*counts, strict=True)]
-    return least, any(count < part.capacity for count in least)
+    return least, any(count < part.capacity for count in least), closed
 
 
 def copy(

@@ -224,17 +224,18 @@ class Placement:
         if not part.replicas:
             return self._state.replace_range(known.name, part)
         known = self._state.put(dataclasses.replace(known, moving=part.start))
-        counts, is_open = moving.close(self.clients_of(part), known, part)
+        counts, is_open, closed = moving.close(self.clients_of(part), known, part)
         names = [one.node if isinstance(one, Replica) else one.name for one in onto]
-        kept = [r for r in part.replicas if r.node in names and not is_open]
+        # One that did not answer may be gone, and these the last ones.
+        kept = [r for r in closed if r.node in names and not is_open]
         staying = {replica.node for replica in kept}
         with self.undone() as new:
             for name in names:
                 if name not in staying:
                     new.append(self._copied(known, part, counts, name))
-        known = self._state.replace_range(
-            known.name, dataclasses.replace(part, replicas=(*kept, *new))
-        )
+            known = self._state.replace_range(
+                known.name, dataclasses.replace(part, replicas=(*kept, *new))
+            )
         self.delete([one for one in part.replicas if one not in kept])
         return known
 
