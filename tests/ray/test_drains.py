@@ -73,10 +73,10 @@ def test_a_drain_goes_on_where_the_node_is_lost_that_has_just_taken_keys(normal)
     def prepare(of):
         copied = of._placement._copied
 
-        def copy_and_lose(known, part, counts, node):
+        def copy_and_lose(*arguments):
             of._placement._copied = copied
-            made = copied(known, part, counts, node)
-            of._watch._lose(of._state.node(node))
+            made = copied(*arguments)
+            of._watch._lose(of._state.node(made.node))
             return made
 
         of._placement._copied = copy_and_lose

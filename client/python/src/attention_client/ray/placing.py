@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from attention_client import _sequence_calls
 from attention_client.client import Client
 from attention_client.errors import (
     DeadlineExceededError,
@@ -52,13 +51,25 @@ class Placement:
         self._clients: dict[str, Client] = {}
 
     @contextlib.contextmanager
-    def changing(self, name: str) -> Iterator[SequenceMap]:
-        """Nobody else changes it meanwhile; a move that broke off comes to its end."""
+    def changing(self, name: str, *, needs_open: bool = True) -> Iterator[SequenceMap]:
+        """Nobody else changes it meanwhile; a move that broke off comes to its end.
+
+        needs_open: SourceFullError where a range stays closed to appends, because
+        there is no room. Else its map says that it moves.
+        """
         with self._state.lock(name):
             known = self._state.get(name)
             for part in known.ranges:
-                if part.start == known.moving:
+                if part.start != known.moving:
+                    continue
+                try:
                     known = self.rehome(known, part, part.replicas)
+                except ResourceExhaustedError as error:
+                    known = self._state.get(name)
+                    if needs_open and known.moving is not None:
+                        raise moving.SourceFullError(
+                            error.message, retry_after=error.retry_after
+                        ) from None
             yield known
 
     @contextlib.contextmanager
@@ -121,7 +132,7 @@ class Placement:
         cut = None if length is None or length >= part.end else length - part.start
         if cut is None and len(part.replicas) > 1:
             # Appends go on: each replica is forked where all of them are now.
-            counts = set(self.least(part) or ())
+            counts = set(self.least(made, part) or ())
             cut = counts.pop() if len(counts) == 1 else None
         with self.undone() as replicas:
             for client, replica in self.clients_of(part):
@@ -133,23 +144,24 @@ class Placement:
     def make_alike(self, known: SequenceMap) -> None:
         """Of a new fork: replicas that were forked amid appends to several layers."""
         for part in known.ranges:
-            if len(part.replicas) > 1 and len(set(self.held(part))) > 1:
+            if len(part.replicas) > 1 and len(set(self.held(known, part))) > 1:
                 known = self.rehome(known, part, part.replicas)
 
-    def held(self, part: Range) -> list[tuple[int, ...]]:
+    def held(self, known: SequenceMap, part: Range) -> list[tuple[int, ...]]:
         """Keys of each layer, at each replica."""
         return [
-            client._run(_sequence_calls.describe(replica.name), None, None).lengths
+            moving.held(client, known, part, replica)
             for client, replica in self.clients_of(part)
         ]
 
-    def least(self, part: Range) -> list[int] | None:
+    def least(self, known: SequenceMap, part: Range) -> list[int] | None:
         """Keys of each layer that all replicas have; None: there is none."""
-        return [min(counts) for counts in zip(*self.held(part), strict=True)] or None
+        held = self.held(known, part)
+        return [min(counts) for counts in zip(*held, strict=True)] or None
 
     def lengths(self, known: SequenceMap) -> list[int]:
         """Keys of each layer that are there: all replicas have them."""
-        least = [self.least(part) for part in known.ranges]
+        least = [self.least(known, part) for part in known.ranges]
         return lengths(known.form.layers, known.ranges, least)
 
     def catch_up(self, known: SequenceMap) -> SequenceMap:
@@ -160,7 +172,7 @@ class Placement:
         """
         is_new = False
         for part in known.ranges:
-            source, *others = self.held(part) or [()]
+            source, *others = self.held(known, part) or [()]
             for replica, counts in zip(part.replicas[1:], others, strict=True):
                 if all(had >= has for had, has in zip(counts, source, strict=True)):
                     continue
@@ -198,7 +210,7 @@ class Placement:
         pairs = itertools.pairwise(known.ranges)
         for file, (before, part) in zip(files, pairs, strict=False):
             # None where it was lost meanwhile, which others say.
-            had, has = self.least(before) or [], self.least(part) or []
+            had, has = (self.least(known, one) or [] for one in (before, part))
             for count, more in zip(had, has, strict=False):
                 if more and count < before.capacity:
                     raise InvalidArgumentError(
@@ -224,7 +236,12 @@ class Placement:
         if not part.replicas:
             return self._state.replace_range(known.name, part)
         known = self._state.put(dataclasses.replace(known, moving=part.start))
-        counts, is_open, closed = moving.close(self.clients_of(part), known, part)
+        try:
+            counts, is_open, closed = moving.close(self.clients_of(part), known, part)
+        except moving.SourceFullError as error:
+            if not error.has_marks:  # it takes appends as before
+                self._state.put(dataclasses.replace(known, moving=None))
+            raise
         names = [one.node if isinstance(one, Replica) else one.name for one in onto]
         # One that did not answer may be gone, and these the last ones.
         kept = [r for r in closed if r.node in names and not is_open]
@@ -232,7 +249,7 @@ class Placement:
         with self.undone() as new:
             for name in names:
                 if name not in staying:
-                    new.append(self._copied(known, part, counts, name))
+                    new.append(self._copied(known, part, closed, counts, name))
             known = self._state.replace_range(
                 known.name, dataclasses.replace(part, replicas=(*kept, *new))
             )
@@ -240,11 +257,17 @@ class Placement:
         return known
 
     def _copied(
-        self, known: SequenceMap, part: Range, counts: list[int], node: str
+        self,
+        known: SequenceMap,
+        part: Range,
+        sources: Sequence[Replica],
+        counts: list[int],
+        node: str,
     ) -> Replica:
         """A new replica with the first keys of a range, counts of each layer.
 
-        Where the node has one already, they share memory: there may be no more.
+        sources: those of its replicas that have them. Where the node has one already,
+        they share memory: there may be no more.
         """
         starts = [min(counts)] * len(counts)
         here = [replica for replica in part.replicas if replica.node == node]
@@ -263,7 +286,7 @@ class Placement:
             (replica,) = made.replicas
             if starts != counts:
                 size = moving.copy(
-                    self._actors(part.replicas),
+                    self._actors(sources),
                     counts,
                     self._node(node).target,
                     replica.name,
@@ -301,7 +324,7 @@ class Placement:
                         self.rehome(known, part, [*stay, *free])
                         full.clear()
                     except ResourceExhaustedError as error:
-                        if not free:
+                        if not free or isinstance(error, moving.SourceFullError):
                             raise
                         full[free[0].name] = error
 
@@ -309,7 +332,7 @@ class Placement:
         """As far as nodes have room."""
         moved = 0
         full: set[str] = set()
-        with contextlib.suppress(NotFoundError):
+        with contextlib.suppress(NotFoundError, moving.SourceFullError):
             while True:
                 with self.changing(name) as known:
                     step = self._state.better(known, full)
@@ -320,6 +343,8 @@ class Placement:
                     try:
                         self.rehome(known, part, [*stay, self._state.node(target)])
                         moved += 1
+                    except moving.SourceFullError:
+                        raise
                     except ResourceExhaustedError:
                         full.add(target)
         return moved
@@ -339,6 +364,8 @@ class Placement:
                     try:
                         self.rehome(known, part, [*part.replicas, node])
                     except ResourceExhaustedError as error:
+                        if isinstance(error, moving.SourceFullError):
+                            raise
                         full[node.name] = error
 
     def _node(self, name: str) -> Node:
