@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+import threading
 
 import numpy as np
 import psutil
@@ -117,6 +118,41 @@ def test_a_server_that_comes_amid_a_drain_goes_on():
         (new,) = [one for one in cluster.nodes() if one.node != other.node]
         assert new.ray_node == victim.ray_node
         assert psutil.pid_exists(new.pid)
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_a_node_whose_drain_fails_takes_what_lost_a_replica_meanwhile(normal):
+    def prepare(of, victim):
+        rebuild, is_rebuilt = of._placement.rebuild, threading.Event()
+
+        def rebuild_and_tell(name):
+            is_without = victim not in of._state.node_names()
+            rebuild(name)
+            if is_without:
+                is_rebuilt.set()
+
+        def fail(_):
+            actor, _ = victim.rsplit(".", 1)
+            ray.kill(ray.get_actor(actor, namespace=moving.NAMESPACE))
+            assert is_rebuilt.wait(60)
+            raise ResourceExhaustedError("told to fail")
+
+        of._placement.rebuild, of._empty = rebuild_and_tell, fail
+
+    with (
+        AttentionCluster(3, name="thin", cpus=0) as cluster,
+        cluster.sequence(heads=HEADS, width=WIDTH, replicas=2) as one,
+    ):
+        victim, stays = (at.node for at in one.describe().ranges[0].replicas)
+        (other,) = {node.node for node in cluster.nodes()} - {victim, stays}
+        ray.get(cluster._map.__ray_call__.remote(prepare, victim), timeout=60)
+        with pytest.raises(ResourceExhaustedError, match="told to fail"):
+            cluster.drain(other)
+
+        def nodes():
+            return [at.node for at in one.describe().ranges[0].replicas]
+
+        wait_until(lambda: nodes() == [stays, other])
 
 
 def test_a_sequence_without_keys_moves(cluster, normal):

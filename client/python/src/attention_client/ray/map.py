@@ -115,18 +115,17 @@ class MapActor:
         """
         node = self._state.node(name)
         self._state.set_draining(name)
-        others = [n for n in self._state.usable() if n.name != name]
-        if not others and self._keys_at(name):
-            self._state.set_draining(name, draining=False)
-            raise ResourceExhaustedError(
-                f"node: {name!r} is the last one (expected another one that takes its "
-                "keys: add_nodes() first)"
-            )
         try:
+            if not self._state.usable() and self._keys_at(name):
+                raise ResourceExhaustedError(
+                    f"node: {name!r} is the last one (expected another one that takes "
+                    "its keys: add_nodes() first)"
+                )
             self._empty(name)
         except BaseException:
             with contextlib.suppress(NotFoundError):  # it has died
                 self._state.set_draining(name, draining=False)
+            self._watch.rebuild()  # for ranges that may have found no node meanwhile
             raise
         self._state.remove_node(name)
         self._placement.forget(node)

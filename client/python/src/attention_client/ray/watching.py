@@ -78,6 +78,10 @@ class Watch:
             self._look_at(node, report)
         return [r for node, r in reports if r is not None and r.node == node.name]
 
+    def rebuild(self) -> None:
+        """Looks for ranges that lack a replica, in the background."""
+        self._rebuilding.set()
+
     def end(self) -> None:
         """Lets threads see that ended is set."""
         self._rebuilding.set()
