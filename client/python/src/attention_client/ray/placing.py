@@ -128,8 +128,14 @@ class Placement:
         return Range(start, size, tuple(replicas))
 
     def fork_range(self, made: SequenceMap, part: Range, length: int | None) -> Range:
-        """made: whose range it becomes. length: of the sequence; None: all of it."""
+        """made: whose range it becomes. length: of the sequence; None: all of it.
+
+        One that is lost begins anew where none of its keys are kept.
+        """
         cut = None if length is None or length >= part.end else length - part.start
+        if cut == 0 and not part.replicas:
+            nodes = self._state.places(made, made.replicas)
+            return self.new_range(made, part.start, part.capacity, nodes)
         if cut is None and len(part.replicas) > 1:
             # Appends go on: each replica is forked where all of them are now.
             counts = set(self.least(made, part) or ())
@@ -195,6 +201,8 @@ class Placement:
             raise OutOfRangeError(
                 f"length: {length} (expected 0 to {shortest}, which every layer has)"
             )
+        cut = [part for part in known.ranges if part.start < length < part.end]
+        self.check_not_lost(dataclasses.replace(known, ranges=tuple(cut)))
 
     def check_not_lost(self, known: SequenceMap) -> None:
         missing = tuple((p.start, p.end) for p in known.ranges if not p.replicas)
