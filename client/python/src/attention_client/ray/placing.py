@@ -87,9 +87,11 @@ class Placement:
 
     def client(self, node: str) -> Client:
         target = self._node(node).target
-        if target not in self._clients:
-            self._clients[target] = Client(target, **self._connect)
-        return self._clients[target]
+        client = self._clients.get(target)  # others may forget() it at any moment
+        if client is None:
+            client = Client(target, **self._connect)
+            client = self._clients.setdefault(target, client)
+        return client
 
     def forget(self, node: Node) -> None:
         """Lets go of its client: calls that it has are finished."""
