@@ -66,6 +66,14 @@ def _removed_unless_done() -> Iterator[list[Path]]:
         raise
 
 
+def _check_name(name: str) -> None:
+    """Servers check its letters, and take what State.new_name() makes of it."""
+    if not 1 <= len(name) <= 200 or "@" in name:
+        raise InvalidArgumentError(
+            f"name: {name!r} (expected 1 to 200 letters, digits and . _ - : + = /)"
+        )
+
+
 class MapActor:
     """Its methods are called by clients and by AttentionCluster, by many at once.
 
@@ -172,10 +180,7 @@ class MapActor:
             )
         if range_keys < 1:
             raise InvalidArgumentError(f"range_keys: {range_keys} (expected 1 or more)")
-        if not 1 <= len(name) <= 200 or "@" in name:
-            raise InvalidArgumentError(
-                f"name: {name!r} (expected 1 to 200 letters, digits and . _ - : + = /)"
-            )
+        _check_name(name)
         made = SequenceMap(name, form, replicas, range_keys, 0, ())
         self._state.add(made)
         try:
@@ -246,6 +251,7 @@ class MapActor:
     def fork(
         self, name: str, new_name: str, length: int | None
     ) -> tuple[SequenceMap, list[int]]:
+        _check_name(new_name)
         if length is not None and length < 0:
             raise OutOfRangeError(f"length: {length} (expected 0 or more)")
         with self._placement.changing(name) as known:
