@@ -1,7 +1,9 @@
 """Nodes that are emptied and let go, amid calls."""
 
+import contextlib
 import os
 import signal
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -13,7 +15,7 @@ from checked import HEADS, KEYS, WIDTH, report
 from ray._raylet import GcsClient
 from waiting import wait_for_nodes, wait_until
 
-from attention_client import NotFoundError
+from attention_client import NotFoundError, ResourceExhaustedError
 from attention_client.ray import AttentionCluster, moving
 
 
@@ -51,6 +53,49 @@ def test_a_drain_goes_on_where_other_nodes_die(cluster, normal, kill):
 
 
 @pytest.mark.usefixtures("ray_cluster")
+def test_a_drain_keeps_the_last_replica_where_the_other_has_just_died(normal, kill):
+    rows = normal(HEADS, 64, WIDTH), normal(HEADS, 64, WIDTH)
+    with (
+        AttentionCluster(2, name="last", cpus=0) as cluster,
+        cluster.sequence(heads=HEADS, width=WIDTH, range_keys=64, replicas=2) as one,
+    ):
+        one.append(*rows)
+        expected = one.attend(rows[0]).output
+        first, second = one.describe().ranges[0].replicas
+        kill(report(cluster, second.node))
+        # Until the second one's node has another server there is no place.
+        with contextlib.suppress(ResourceExhaustedError):
+            cluster.drain(first.node)
+        np.testing.assert_array_equal(one.attend(rows[0]).output, expected)
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_a_drain_goes_on_where_the_node_is_lost_that_has_just_taken_keys(normal):
+    rows = normal(HEADS, 5, WIDTH), normal(HEADS, 5, WIDTH)
+
+    def prepare(of):
+        copied = of._placement._copied
+
+        def copy_and_lose(*arguments):
+            of._placement._copied = copied
+            made = copied(*arguments)
+            of._watch._lose(of._state.node(made.node))
+            return made
+
+        of._placement._copied = copy_and_lose
+
+    with (
+        AttentionCluster(3, name="taken", cpus=0) as cluster,
+        cluster.sequence(heads=HEADS, width=WIDTH) as one,
+    ):
+        one.append(*rows)
+        expected = one.attend(rows[0]).output
+        ray.get(cluster._map.__ray_call__.remote(prepare), timeout=60)
+        cluster.drain(one.describe().ranges[0].replicas[0].node)
+        np.testing.assert_array_equal(one.attend(rows[0]).output, expected)
+
+
+@pytest.mark.usefixtures("ray_cluster")
 def test_a_server_that_comes_amid_a_drain_goes_on():
     with AttentionCluster(2, name="amid", cpus=0) as cluster:
         victim, other = cluster.nodes()
@@ -75,6 +120,41 @@ def test_a_server_that_comes_amid_a_drain_goes_on():
         (new,) = [one for one in cluster.nodes() if one.node != other.node]
         assert new.ray_node == victim.ray_node
         assert psutil.pid_exists(new.pid)
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_a_node_whose_drain_fails_takes_what_lost_a_replica_meanwhile(normal):
+    def prepare(of, victim):
+        rebuild, is_rebuilt = of._placement.rebuild, threading.Event()
+
+        def rebuild_and_tell(name):
+            is_without = victim not in of._state.node_names()
+            rebuild(name)
+            if is_without:
+                is_rebuilt.set()
+
+        def fail(_):
+            actor, _ = victim.rsplit(".", 1)
+            ray.kill(ray.get_actor(actor, namespace=moving.NAMESPACE))
+            assert is_rebuilt.wait(60)
+            raise ResourceExhaustedError("told to fail")
+
+        of._placement.rebuild, of._empty = rebuild_and_tell, fail
+
+    with (
+        AttentionCluster(3, name="thin", cpus=0) as cluster,
+        cluster.sequence(heads=HEADS, width=WIDTH, replicas=2) as one,
+    ):
+        victim, stays = (at.node for at in one.describe().ranges[0].replicas)
+        (other,) = {node.node for node in cluster.nodes()} - {victim, stays}
+        ray.get(cluster._map.__ray_call__.remote(prepare, victim), timeout=60)
+        with pytest.raises(ResourceExhaustedError, match="told to fail"):
+            cluster.drain(other)
+
+        def nodes():
+            return [at.node for at in one.describe().ranges[0].replicas]
+
+        wait_until(lambda: nodes() == [stays, other])
 
 
 def test_a_sequence_without_keys_moves(cluster, normal):
@@ -143,12 +223,11 @@ def test_a_full_range_that_is_cut_off_while_it_moves_leaves_no_copy(
 def test_a_range_that_is_closed_twice_keeps_its_count(cluster, checked):
     one = checked(replicas=1)
     tail = one.sharded.describe().ranges[-1]
-    client = cluster._client(tail.replicas[0].node)
-    counts, is_open = moving.close([(client, tail.replicas[0])], one.sharded._map, tail)
-    assert is_open
-    assert counts == [KEYS - tail.start]
-    again = moving.close([(client, tail.replicas[0])], one.sharded._map, tail)
-    assert again == (counts, True)
+    (replica,) = tail.replicas
+    sources = [(cluster._client(replica.node), replica)]
+    closed = moving.close(sources, one.sharded._map, tail)
+    assert closed == ([KEYS - tail.start], True, [replica])
+    assert moving.close(sources, one.sharded._map, tail) == closed
     one.attend()  # the mark is not seen
 
 

@@ -133,3 +133,94 @@ def test_a_range_moves_from_a_node_without_room_for_a_second_copy(ray_cluster, n
         wait_for_nodes(half, 2)
         wait_until(lambda: len(sequence.describe().ranges[0].replicas) == 2)
         assert sequence.append(normal(1, 1, 64), normal(1, 1, 64)) == 5001
+
+
+def fill(sequence, normal):
+    """Until its server has no room for another page of it."""
+    page = normal(1, 64, 64)
+    with contextlib.suppress(ResourceExhaustedError):
+        while True:
+            for layer in range(len(sequence.lengths)):
+                sequence.append(page, page, layer)
+
+
+@contextlib.contextmanager
+def full_cluster(name, normal, layers=1):
+    """A server without room for a page, a sequence of full pages, and another's."""
+    flags = {"worker_threads": 1, "resident_memory_limit": 4 << 20}
+    form = {**FORM, "layers": layers}
+    rows = normal(1, 1280, 64), normal(1, 1280, 64)
+    with (
+        AttentionCluster(1, name=name, cpus=0, flags=flags) as cluster,
+        cluster.sequence(**form, range_keys=8192) as sequence,
+    ):
+        own = cluster._client(cluster.nodes()[0].node).sequence(**FORM)
+        for layer in range(layers):
+            sequence.append(*rows, layer)
+        fill(own, normal)
+        yield cluster, sequence, own
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_a_range_that_a_full_node_cannot_close_goes_on(normal):
+    with full_cluster("stuck", normal) as (cluster, sequence, own):
+        (full,) = cluster.nodes()
+        cluster.add_nodes(1)
+        with pytest.raises(ResourceExhaustedError, match=full.node):
+            cluster.drain(full.node)
+        assert cluster.open_sequence(sequence.name).lengths == (1280,)
+        sequence.attend(normal(1, 1, 64))
+        with sequence.fork() as fork:
+            assert len(fork) == 1280
+        own.delete()
+        cluster.drain(full.node)
+        assert sequence.append(normal(1, 1, 64), normal(1, 1, 64)) == 1281
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_layers_that_are_closed_where_others_cannot_be_count_their_keys(normal):
+    with full_cluster("half", normal, layers=2) as (cluster, sequence, own):
+        (full,) = cluster.nodes()
+        cluster.add_nodes(1, balance=False)
+        own.truncate(len(own) - 64)
+        with pytest.raises(ResourceExhaustedError, match=full.node):
+            cluster.drain(full.node)
+        assert sequence.describe().lengths == (1280, 1280)
+        with pytest.raises(ResourceExhaustedError, match=full.node):
+            sequence.fork()
+        row = normal(1, 1, 64)
+        with pytest.raises(ResourceExhaustedError, match=full.node):
+            sequence.append(row, row)
+        sequence.truncate(1000)
+        for layer in range(2):
+            assert sequence.append(row, row, layer) == 1001
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_full_ranges_that_move_make_room_for_others(normal):
+    flags = {"worker_threads": 1, "resident_memory_limit": 4 << 20}
+    rows = normal(1, 1280, 64), normal(1, 1280, 64)
+    with (
+        AttentionCluster(1, name="room", cpus=0, flags=flags) as cluster,
+        cluster.sequence(**FORM, range_keys=8192) as one,
+        cluster.sequence(**FORM, range_keys=1280) as other,
+    ):
+        one.append(*rows)
+        other.append(*rows)
+        (first,) = cluster.nodes()
+        cluster.add_nodes(1, balance=False)
+        fill(cluster._client(first.node).sequence(**FORM), normal)
+        cluster.drain(first.node)
+        assert one.describe().lengths == other.describe().lengths == (1280,)
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_a_replica_with_room_closes_a_range_for_a_full_node(normal):
+    with small_cluster(3, "one closes", normal) as (cluster, sequence):
+        sequence.truncate(4992)  # whole pages
+        victim, stays = nodes_of(sequence)
+        (other,) = without(cluster, [victim, stays])
+        fill(cluster._client(victim).sequence(**FORM), normal)
+        cluster.drain(victim)
+        assert nodes_of(sequence) == [stays, other]
+        assert sequence.append(normal(1, 1, 64), normal(1, 1, 64)) == 4993

@@ -60,6 +60,36 @@ def test_without_replicas_the_missing_positions_are_named(cluster, checked, kill
     assert one.sharded.attend(query, **options).missing == ()
 
 
+@contextlib.contextmanager
+def lost_range(cluster, normal, kill):
+    """A sequence whose first range is lost, all that it has."""
+    wait_for_nodes(cluster, 4)
+    rows = normal(HEADS, 10, WIDTH), normal(HEADS, 10, WIDTH)
+    with cluster.sequence(heads=HEADS, width=WIDTH, range_keys=64) as sequence:
+        sequence.append(*rows)
+        (replica,) = sequence.describe().ranges[0].replicas
+        kill(report(cluster, replica.node))
+        wait_until(lambda: sequence.describe().missing == ((0, 64),))
+        yield sequence, rows
+
+
+def test_a_sequence_without_what_is_lost_begins_anew(cluster, normal, kill):
+    with lost_range(cluster, normal, kill) as (sequence, rows):
+        with sequence.fork(length=0) as fork:
+            assert fork.append(*rows) == 10
+        sequence.truncate(0)
+        assert sequence.append(*rows) == 10
+        assert sequence.describe().lengths == (10,)
+
+
+def test_a_length_amid_lost_keys_is_refused(cluster, normal, kill):
+    with lost_range(cluster, normal, kill) as (sequence, _):
+        with pytest.raises(KeysLostError, match="positions 0 to 63"):
+            sequence.truncate(10)
+        with pytest.raises(KeysLostError, match="positions 0 to 63"):
+            sequence.fork(length=10)
+
+
 def test_a_killed_server_is_started_anew(cluster, checked, kill):
     one = checked(replicas=2)
     victim = report(cluster, one.servers()[0])

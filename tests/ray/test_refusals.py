@@ -1,5 +1,7 @@
 """What a sequence over several servers, and a cluster, refuse."""
 
+import functools
+
 import numpy as np
 import pytest
 from compared import HEADS, KEYS, WIDTH
@@ -61,6 +63,15 @@ def test_what_does_not_fit_the_cluster_is_refused(cluster):
         with pytest.raises(AlreadyExistsError, match="mine"):
             cluster.sequence(heads=1, width=1, name="mine")
         assert one.name == "mine"
+
+
+@pytest.mark.parametrize("name", ["", "a@b", "x" * 201])
+def test_a_name_is_refused_for_a_fork_as_for_a_sequence(cluster, name):
+    new = functools.partial(cluster.sequence, heads=1, width=1)
+    with new() as one:
+        for make in (new, one.fork):
+            with pytest.raises(InvalidArgumentError, match="expected 1 to 200 letters"):
+                make(name=name)
 
 
 def test_the_last_node_is_not_drained(ray_cluster, normal):

@@ -91,11 +91,13 @@ class Connections:
         self._check_open()
         client = self._clients.get(node)
         if client is None:
-            if node not in self._targets:
+            target = self._targets.get(node)  # others may find new ones meanwhile
+            if target is None:
                 self._find_nodes(timeout)
-            if node not in self._targets:
+                target = self._targets.get(node)
+            if target is None:
                 raise NotFoundError(f"node: {node!r} has gone")
-            client = Client(self._targets[node], **moving.plain(self._connect))
+            client = Client(target, **moving.plain(self._connect))
             client = self._clients.setdefault(node, client)
             if self._is_closed:  # meanwhile, by another thread
                 self.close()

@@ -53,6 +53,14 @@ def _without_lost_nodes(method: Method) -> Method:
     return called  # type: ignore[return-value]
 
 
+def _check_name(name: str) -> None:
+    """Servers check its letters, and take what State.new_name() makes of it."""
+    if not 1 <= len(name) <= 200 or "@" in name:
+        raise InvalidArgumentError(
+            f"name: {name!r} (expected 1 to 200 letters, digits and . _ - : + = /)"
+        )
+
+
 class MapActor:
     """Its methods are called by clients and by AttentionCluster, by many at once.
 
@@ -103,18 +111,17 @@ class MapActor:
         """
         node = self._state.node(name)
         self._state.set_draining(name)
-        others = [n for n in self._state.usable() if n.name != name]
-        if not others and any(m.keys_at(name) for m in self._state.sequences()):
-            self._state.set_draining(name, draining=False)
-            raise ResourceExhaustedError(
-                f"node: {name!r} is the last one (expected another one that takes its "
-                "keys: add_nodes() first)"
-            )
         try:
+            if not self._state.usable() and self._keys_at(name):
+                raise ResourceExhaustedError(
+                    f"node: {name!r} is the last one (expected another one that takes "
+                    "its keys: add_nodes() first)"
+                )
             self._empty(name)
         except BaseException:
             with contextlib.suppress(NotFoundError):  # it has died
                 self._state.set_draining(name, draining=False)
+            self._watch.rebuild()  # for ranges that may have found no node meanwhile
             raise
         self._state.remove_node(name)
         self._placement.forget(node)
@@ -122,13 +129,24 @@ class MapActor:
 
     @_without_lost_nodes
     def _empty(self, node: str) -> None:
+        left = self._keys_at(node)
         while True:
+            full: moving.SourceFullError | None = None
             # Each one's lock has been held then: what was under way before is over.
             for known in self._state.sequences():
-                self._placement.move_from(known.name, node)
+                try:
+                    self._placement.move_from(known.name, node)
+                except moving.SourceFullError as error:
+                    full = error  # those behind it may make room
             # A fork may have come meanwhile, of one that was there still.
-            if not any(known.keys_at(node) for known in self._state.sequences()):
+            before, left = left, self._keys_at(node)
+            if not left:
                 return
+            if full is not None and left >= before:
+                raise full
+
+    def _keys_at(self, node: str) -> int:
+        return sum(known.keys_at(node) for known in self._state.sequences())
 
     @_without_lost_nodes
     def rebalance(self) -> int:
@@ -150,10 +168,7 @@ class MapActor:
             )
         if range_keys < 1:
             raise InvalidArgumentError(f"range_keys: {range_keys} (expected 1 or more)")
-        if not 1 <= len(name) <= 200 or "@" in name:
-            raise InvalidArgumentError(
-                f"name: {name!r} (expected 1 to 200 letters, digits and . _ - : + = /)"
-            )
+        _check_name(name)
         made = SequenceMap(name, form, replicas, range_keys, 0, ())
         self._state.add(made)
         try:
@@ -174,7 +189,7 @@ class MapActor:
         Where even the place before them is missing, no server would take them, and
         what the map had become would stay.
         """
-        with self._placement.changing(name) as known:
+        with self._placement.changing(name, needs_open=False) as known:
             if position > known.end:
                 raise OutOfRangeError(
                     f"position: {position} leaves a gap, there is no key at "
@@ -208,7 +223,8 @@ class MapActor:
         known = self._state.get(name)
         if known.version > version:
             return known
-        with self._placement.changing(name) as known:  # once what changes it has ended
+        # Once what changes it has ended.
+        with self._placement.changing(name, needs_open=is_refused) as known:
             if known.version == version and is_refused:
                 known = self._placement.catch_up(known)
             return known
@@ -216,13 +232,14 @@ class MapActor:
     @_without_lost_nodes
     def describe(self, name: str) -> tuple[SequenceMap, list[int]]:
         """The map, and the keys of each layer that all replicas have."""
-        with self._placement.changing(name) as known:
+        with self._placement.changing(name, needs_open=False) as known:
             return known, self._placement.lengths(known)
 
     @_without_lost_nodes
     def fork(
         self, name: str, new_name: str, length: int | None
     ) -> tuple[SequenceMap, list[int]]:
+        _check_name(new_name)
         if length is not None and length < 0:
             raise OutOfRangeError(f"length: {length} (expected 0 or more)")
         with self._placement.changing(name) as known:
@@ -259,7 +276,7 @@ class MapActor:
 
     @_without_lost_nodes
     def truncate(self, name: str, length: int) -> SequenceMap:
-        with self._placement.changing(name) as known:
+        with self._placement.changing(name, needs_open=False) as known:
             self._placement.check_length(known, length)
             kept: list[Range] = []
             gone: list[Replica] = []
@@ -274,7 +291,9 @@ class MapActor:
                         kept.append(self._placement.fork_range(known, part, length))
                         forked += kept[-1].replicas
                         gone += part.replicas
-                known = self._state.put(known.changed(kept))
+                # Marks are cut off, too.
+                known = dataclasses.replace(known.changed(kept), moving=None)
+                known = self._state.put(known)
             self._placement.delete(gone)
             return known
 

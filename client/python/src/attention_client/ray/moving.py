@@ -17,6 +17,7 @@ from attention_client.errors import (
     AttentionError,
     DeadlineExceededError,
     NotFoundError,
+    ResourceExhaustedError,
     UnavailableError,
 )
 from attention_client.info import SequenceForm
@@ -28,32 +29,60 @@ _STOP = 90  # seconds: a server that hangs is killed after 60
 NAMESPACE = "attention"  # Ray's, of our actors
 
 
+class SourceFullError(ResourceExhaustedError):
+    """The nodes that have a range lack room for what ends appends, or begins them.
+
+    has_marks: whether some layers are closed to appends.
+    """
+
+    has_marks = False
+
+
 def close(
     sources: Sequence[tuple[Client, Replica]], known: SequenceMap, part: Range
-) -> tuple[list[int], bool]:
-    """Ends appends to a range: keys of each layer that it has, whether it was open.
+) -> tuple[list[int], bool, list[Replica]]:
+    """Ends appends to a range: its keys of each layer, whether it was open, and where.
 
     Behind the last key of each layer goes a mark, keys that follow from the replica's
     name. An append that comes later finds other keys in its place, which is an
     AbortedError to its caller, who asks for the map. No reader sees the mark: they say
     how many keys they see. A range that is full takes no appends; it is left as it is.
-    Safe to call twice. Replicas that are gone are passed over.
+    Safe to call twice. Replicas that are gone, or without room for a mark, are passed
+    over: an append is acknowledged only once all of them have it. The others are
+    returned. SourceFullError where there are none.
     """
     counts: list[list[int]] = []
+    closed: list[Replica] = []
     error: AttentionError | None = None
+    full: SourceFullError | None = None
     for client, replica in sources:
+        layers: list[int] = []
         try:
-            layers = range(known.form.layers)
-            counts.append(
-                [_close_layer(client, known.form, part, replica, n) for n in layers]
-            )
+            for layer in range(known.form.layers):
+                count = _close_layer(client, known.form, part, replica, layer)
+                layers.append(count)
         except (UnavailableError, NotFoundError) as failed:
             error = failed
+        except ResourceExhaustedError as failed:
+            full = full or _source_full(replica, failed)
+            full.has_marks |= any(count < part.capacity for count in layers)
+        else:
+            counts.append(layers)
+            closed.append(replica)
     if not counts:
-        raise error or UnavailableError(f"no server has position {part.start}")
+        nobody = UnavailableError(f"no server has position {part.start}")
+        raise error or full or nobody
     # What was acknowledged is at all of them.
     least = [min(of_layer) for of_layer in zip(*counts, strict=True)]
-    return least, any(count < part.capacity for count in least)
+    return least, any(count < part.capacity for count in least), closed
+
+
+def _source_full(replica: Replica, error: ResourceExhaustedError) -> SourceFullError:
+    return SourceFullError(
+        f"node: {replica.node!r} has no room for what ends appends to keys that are to "
+        f"move: {error}",
+        retry_after=error.retry_after,
+    )
 
 
 def copy(
@@ -78,6 +107,21 @@ def copy(
         except (UnavailableError, NotFoundError) as failed:
             error = failed
     raise UnavailableError("no server has the keys that are to be copied") from error
+
+
+def held(
+    client: Client, known: SequenceMap, part: Range, replica: Replica
+) -> tuple[int, ...]:
+    """Keys of each layer at a replica of a range; marks are none."""
+    counts = _held(client, replica)
+    if part.start != known.moving:
+        return counts
+    return tuple(
+        count - _MARK
+        if count >= _MARK and _has_mark(client, known.form, replica, layer, count)
+        else count
+        for layer, count in enumerate(counts)
+    )
 
 
 def _held(client: Client, replica: Replica) -> tuple[int, ...]:

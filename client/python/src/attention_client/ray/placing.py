@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from attention_client import _sequence_calls
 from attention_client.client import Client
 from attention_client.errors import (
     DeadlineExceededError,
@@ -54,13 +53,25 @@ class Placement:
         self._undeleted: set[Replica] = set()
 
     @contextlib.contextmanager
-    def changing(self, name: str) -> Iterator[SequenceMap]:
-        """Nobody else changes it meanwhile; a move that broke off comes to its end."""
+    def changing(self, name: str, *, needs_open: bool = True) -> Iterator[SequenceMap]:
+        """Nobody else changes it meanwhile; a move that broke off comes to its end.
+
+        needs_open: SourceFullError where a range stays closed to appends, because
+        there is no room. Else its map says that it moves.
+        """
         with self._state.lock(name):
             known = self._state.get(name)
             for part in known.ranges:
-                if part.start == known.moving:
+                if part.start != known.moving:
+                    continue
+                try:
                     known = self.rehome(known, part, part.replicas)
+                except ResourceExhaustedError as error:
+                    known = self._state.get(name)
+                    if needs_open and known.moving is not None:
+                        raise moving.SourceFullError(
+                            error.message, retry_after=error.retry_after
+                        ) from None
             yield known
 
     @contextlib.contextmanager
@@ -78,9 +89,11 @@ class Placement:
 
     def client(self, node: str) -> Client:
         target = self._node(node).target
-        if target not in self._clients:
-            self._clients[target] = Client(target, **self._connect)
-        return self._clients[target]
+        client = self._clients.get(target)  # others may forget() it at any moment
+        if client is None:
+            client = Client(target, **self._connect)
+            client = self._clients.setdefault(target, client)
+        return client
 
     def forget(self, node: Node) -> None:
         """Lets go of its client: calls that it has are finished."""
@@ -122,11 +135,17 @@ class Placement:
         return Range(start, size, tuple(replicas))
 
     def fork_range(self, made: SequenceMap, part: Range, length: int | None) -> Range:
-        """made: whose range it becomes. length: of the sequence; None: all of it."""
+        """made: whose range it becomes. length: of the sequence; None: all of it.
+
+        One that is lost begins anew where none of its keys are kept.
+        """
         cut = None if length is None or length >= part.end else length - part.start
+        if cut == 0 and not part.replicas:
+            nodes = self._state.places(made, made.replicas)
+            return self.new_range(made, part.start, part.capacity, nodes)
         if cut is None and len(part.replicas) > 1:
             # Appends go on: each replica is forked where all of them are now.
-            counts = set(self.least(part) or ())
+            counts = set(self.least(made, part) or ())
             cut = counts.pop() if len(counts) == 1 else None
         with self.undone() as replicas:
             for client, replica in self.clients_of(part):
@@ -138,23 +157,24 @@ class Placement:
     def make_alike(self, known: SequenceMap) -> None:
         """Of a new fork: replicas that were forked amid appends to several layers."""
         for part in known.ranges:
-            if len(part.replicas) > 1 and len(set(self.held(part))) > 1:
+            if len(part.replicas) > 1 and len(set(self.held(known, part))) > 1:
                 known = self.rehome(known, part, part.replicas)
 
-    def held(self, part: Range) -> list[tuple[int, ...]]:
+    def held(self, known: SequenceMap, part: Range) -> list[tuple[int, ...]]:
         """Keys of each layer, at each replica."""
         return [
-            client._run(_sequence_calls.describe(replica.name), None, None).lengths
+            moving.held(client, known, part, replica)
             for client, replica in self.clients_of(part)
         ]
 
-    def least(self, part: Range) -> list[int] | None:
+    def least(self, known: SequenceMap, part: Range) -> list[int] | None:
         """Keys of each layer that all replicas have; None: there is none."""
-        return [min(counts) for counts in zip(*self.held(part), strict=True)] or None
+        held = self.held(known, part)
+        return [min(counts) for counts in zip(*held, strict=True)] or None
 
     def lengths(self, known: SequenceMap) -> list[int]:
         """Keys of each layer that are there: all replicas have them."""
-        least = [self.least(part) for part in known.ranges]
+        least = [self.least(known, part) for part in known.ranges]
         return lengths(known.form.layers, known.ranges, least)
 
     def catch_up(self, known: SequenceMap) -> SequenceMap:
@@ -165,7 +185,7 @@ class Placement:
         """
         is_new = False
         for part in known.ranges:
-            source, *others = self.held(part) or [()]
+            source, *others = self.held(known, part) or [()]
             for replica, counts in zip(part.replicas[1:], others, strict=True):
                 if all(had >= has for had, has in zip(counts, source, strict=True)):
                     continue
@@ -188,6 +208,8 @@ class Placement:
             raise OutOfRangeError(
                 f"length: {length} (expected 0 to {shortest}, which every layer has)"
             )
+        cut = [part for part in known.ranges if part.start < length < part.end]
+        self.check_not_lost(dataclasses.replace(known, ranges=tuple(cut)))
 
     def check_not_lost(self, known: SequenceMap) -> None:
         missing = tuple((p.start, p.end) for p in known.ranges if not p.replicas)
@@ -203,7 +225,7 @@ class Placement:
         pairs = itertools.pairwise(known.ranges)
         for file, (before, part) in zip(files, pairs, strict=False):
             # None where it was lost meanwhile, which others say.
-            had, has = self.least(before) or [], self.least(part) or []
+            had, has = (self.least(known, one) or [] for one in (before, part))
             for count, more in zip(had, has, strict=False):
                 if more and count < before.capacity:
                     raise InvalidArgumentError(
@@ -253,16 +275,17 @@ class Placement:
 
         Nobody appends to it, and who cuts it off makes another one.
         """
+        known = self._state.get(name)
         counts = [0]
         with contextlib.suppress(*_LOST):  # rehome() asks those that answer
-            counts = self.least(part) or counts
+            counts = self.least(known, part) or counts
         new = [node.name for node in onto if isinstance(node, Node)]
         made: list[Replica] = []
         try:
             if min(counts) == part.capacity:
-                known = self._state.get(name)
                 for node in new:
-                    made.append(self._copied(known, part, counts, node))
+                    one = self._copied(known, part, part.replicas, counts, node)
+                    made.append(one)
             yield made
         finally:
             left = self._state.unnamed(replica.name for replica in made)
@@ -284,27 +307,39 @@ class Placement:
         if not part.replicas:
             return self._state.replace_range(known.name, part)
         known = self._state.put(dataclasses.replace(known, moving=part.start))
-        counts, is_open = moving.close(self.clients_of(part), known, part)
+        try:
+            counts, is_open, closed = moving.close(self.clients_of(part), known, part)
+        except moving.SourceFullError as error:
+            if not error.has_marks:  # it takes appends as before
+                self._state.put(dataclasses.replace(known, moving=None))
+            raise
         names = [one.node if isinstance(one, Replica) else one.name for one in onto]
-        kept = [r for r in part.replicas if r.node in names and not is_open]
+        # One that did not answer may be gone, and these the last ones.
+        kept = [r for r in closed if r.node in names and not is_open]
         staying = {replica.node for replica in kept}
         with self.undone() as new:
             for name in names:
                 if name not in staying:
                     ready = [one for one in made if one.node == name]
-                    new += ready or [self._copied(known, part, counts, name)]
-        known = self._state.replace_range(
-            known.name, dataclasses.replace(part, replicas=(*kept, *new))
-        )
+                    new += ready or [self._copied(known, part, closed, counts, name)]
+            known = self._state.replace_range(
+                known.name, dataclasses.replace(part, replicas=(*kept, *new))
+            )
         self.delete([one for one in part.replicas if one not in kept])
         return known
 
     def _copied(
-        self, known: SequenceMap, part: Range, counts: list[int], node: str
+        self,
+        known: SequenceMap,
+        part: Range,
+        sources: Sequence[Replica],
+        counts: list[int],
+        node: str,
     ) -> Replica:
         """A new replica with the first keys of a range, counts of each layer.
 
-        Where the node has one already, they share memory: there may be no more.
+        sources: those of its replicas that have them. Where the node has one already,
+        they share memory: there may be no more.
         """
         starts = [min(counts)] * len(counts)
         here = [replica for replica in part.replicas if replica.node == node]
@@ -323,7 +358,7 @@ class Placement:
             (replica,) = made.replicas
             if starts != counts:
                 size = moving.copy(
-                    self._actors(part.replicas),
+                    self._actors(sources),
                     counts,
                     self._node(node).target,
                     replica.name,
@@ -361,7 +396,7 @@ class Placement:
                     self.move(name, part, [*stay, *free])
                     full.clear()
                 except ResourceExhaustedError as error:
-                    if not free:
+                    if not free or isinstance(error, moving.SourceFullError):
                         raise
                     full[free[0].name] = error
 
@@ -369,7 +404,7 @@ class Placement:
         """As far as nodes have room."""
         moved = 0
         full: set[str] = set()
-        with contextlib.suppress(NotFoundError):
+        with contextlib.suppress(NotFoundError, moving.SourceFullError):
             while True:
                 with self.changing(name) as known:
                     step = self._state.better(known, full)
@@ -380,6 +415,8 @@ class Placement:
                     onto = [*stay, self._state.node(target)]
                 try:
                     moved += self.move(name, part, onto)
+                except moving.SourceFullError:
+                    raise
                 except ResourceExhaustedError:
                     full.add(target)
         return moved
@@ -402,6 +439,8 @@ class Placement:
                 try:
                     self.move(name, part, [*part.replicas, node])
                 except ResourceExhaustedError as error:
+                    if isinstance(error, moving.SourceFullError):
+                        raise
                     full[node.name] = error
 
     def _node(self, name: str) -> Node:

@@ -18,6 +18,7 @@ from attention_client.errors import (
     DeadlineExceededError,
     NotFoundError,
     ResourceExhaustedError,
+    UnavailableError,
 )
 from attention_client.ray.ranges import Range, SequenceMap
 
@@ -224,8 +225,14 @@ class State:
             return known
 
     def replace_range(self, name: str, part: Range) -> SequenceMap:
-        """In place of the one with its start, whose move has ended."""
+        """In place of the one with its start, whose move has ended.
+
+        UnavailableError where all of its nodes were lost meanwhile.
+        """
         with self._lock:
+            nodes = {replica.node for replica in part.replicas}
+            if nodes and nodes.isdisjoint(self._nodes):
+                raise UnavailableError(f"nodes: {sorted(nodes)} have gone")
             known = self.get(name).changed(
                 part if one.start == part.start else one
                 for one in self.get(name).ranges

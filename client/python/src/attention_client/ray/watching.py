@@ -86,6 +86,10 @@ class Watch:
         moving.stop(node.actor)
         self._state.forget_leaving(node.name)
 
+    def rebuild(self) -> None:
+        """Looks for ranges that lack a replica, in the background."""
+        self._rebuilding.set()
+
     def end(self) -> None:
         """Lets threads see that ended is set."""
         self._rebuilding.set()
