@@ -65,11 +65,11 @@ def show_heatmaps(
             if titles is not None and i == 0:
                 axis.set_title(titles[j])
             if of_keys is not None:
-                axis.set_xticks(range(keys), of_keys, rotation=90)
+                axis.set_xticks(range(keys), of_keys, rotation=90, parse_math=False)
             else:
                 axis.xaxis.set_major_locator(_positions(keys))
             if of_queries is not None:
-                axis.set_yticks(range(queries), of_queries)
+                axis.set_yticks(range(queries), of_queries, parse_math=False)
             else:
                 axis.yaxis.set_major_locator(_positions(queries))
     figure.colorbar(image, ax=axes, shrink=0.6)
