@@ -39,6 +39,19 @@ def test_tokens_are_drawn_as_they_are():
         assert label.get_text() in tokens and not label.get_parse_math()
 
 
+def test_a_row_of_nan_leaves_the_scale_of_the_others():
+    weights = np.full((2, 4, 4), 0.25)
+    weights[1, 2] = np.nan
+    for axis in show_heatmaps(weights).axes[:2]:
+        assert axis.images[0].get_clim() == (0, 0.25)
+
+
+@pytest.mark.parametrize("all_the_same", [0, np.nan, np.inf])
+def test_maps_without_a_largest_weight_have_a_scale(all_the_same):
+    axis = show_heatmaps(np.full((2, 2), all_the_same)).axes[0]
+    assert axis.images[0].get_clim() == (0, 1)
+
+
 @pytest.mark.parametrize("count", [1, 2, 10, 300])
 def test_positions_are_whole_numbers(count):
     axis = show_heatmaps(np.ones((count, count))).axes[0]
