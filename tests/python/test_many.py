@@ -209,6 +209,19 @@ def test_replies_to_others_leave_a_result_its_timeout(client, normal, monkeypatc
     assert 30 >= given[0] > 20 >= given[1] > 10 >= given[2]
 
 
+def test_what_ends_a_streams_thread_is_raised(client, normal, monkeypatch):
+    class Broken:
+        def __iter__(self):
+            raise RuntimeError("broken")
+
+        def cancel(self):
+            pass
+
+    monkeypatch.setattr(client, "_attend_stream", lambda *_, **__: Broken())
+    with pytest.raises(RuntimeError, match="broken"):
+        list(client.attend_many(requests(normal, 1), timeout=10))
+
+
 def test_a_stream_to_nobody_is_unavailable(tmp_path, normal):
     with (
         Client(f"unix:{tmp_path}/nobody") as client,
