@@ -84,6 +84,20 @@ def test_an_error_stands_in_its_place(client, normal):
     assert fields == ["key", "causal", "value", "id", "id", None, None]
 
 
+def test_a_name_that_was_given_is_not_made_for_another(client, normal):
+    named, unnamed = requests(normal, 2)
+    results = list(client.attend_many([{**named, "id": "request 2"}, unnamed]))
+    assert [result.output.shape[1] for result in results] == [1, 2]
+    assert results[0].id == "request 2" != results[1].id
+
+
+def test_a_refused_request_has_no_name(client, normal):
+    good = next(requests(normal, 1))
+    asked = [{**good, "id": "refused request 2"}, None]
+    outcomes = list(client.attend_many(asked, return_errors=True))
+    assert [type(one) for one in outcomes] == [Result, InvalidArgumentError]
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
