@@ -54,6 +54,17 @@ def test_it_is_compiled_as_one_graph(client, given, named):
     )
 
 
+def test_what_is_causal_may_follow_from_a_length(given):
+    def alike(function, *tensors):
+        return function(*tensors, is_causal=tensors[0].shape[2] > 3)
+
+    compiled = torch.compile(alike, dynamic=True, backend="eager", fullgraph=True)
+    for length in (5, 3):
+        tensors = given[0][:, :, :length], *given[1:]
+        expected = alike(functional.scaled_dot_product_attention, *tensors)
+        close([compiled(own, *tensors)], [expected])
+
+
 def test_an_engine_that_was_never_called_is_compiled(given):
     with Engine(threads=1) as engine:
         compiled = torch.compile(lambda *t: own(*t, client=engine), backend="eager")
