@@ -322,9 +322,10 @@ def test_what_a_caller_may_not_do_is_permission_denied():
     assert isinstance(caught.value, PermissionError)
 
 
-def test_the_time_to_try_again_is_told():
+@pytest.mark.parametrize("seconds", [1, 2**62])
+def test_the_time_to_try_again_is_told(seconds):
     detail = any_pb2.Any()
-    delay = duration_pb2.Duration(seconds=1, nanos=500_000_000)
+    delay = duration_pb2.Duration(seconds=seconds, nanos=500_000_000)
     detail.Pack(error_details_pb2.RetryInfo(retry_delay=delay))
     status = status_pb2.Status(code=8, message="full", details=[detail])
 
@@ -340,7 +341,38 @@ def test_the_time_to_try_again_is_told():
         pytest.raises(ResourceExhaustedError, match="full") as caught,
     ):
         client.attend(*SMALL)
-    assert caught.value.retry_after == 1.5
+    assert caught.value.retry_after == seconds + 0.5
+
+
+def of_kind(name, data):
+    """A status with one detail of this kind."""
+    detail = any_pb2.Any(type_url=f"type.googleapis.com/{name}", value=data)
+    return status_pb2.Status(code=8, details=[detail]).SerializeToString()
+
+
+@pytest.mark.parametrize(
+    "details",
+    [
+        b"\xff\xff",
+        of_kind("google.rpc.RetryInfo", b"\xff\xff"),
+        of_kind("attention.v1.ShardError", b"\xff\xff"),
+    ],
+    ids=["status", "retry", "shard"],
+)
+def test_details_that_cannot_be_read_leave_the_error(details):
+    def answer(_, context):
+        context.set_trailing_metadata([("grpc-status-details-bin", details)])
+        context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "full")
+
+    request = dict(zip(("query", "key", "value"), SMALL, strict=True))
+    with FailingServer(answer) as fake, Client(fake.target, timeout=10) as client:
+        for call in (
+            lambda: client.attend(*SMALL),
+            lambda: list(client.attend_many([request])),
+        ):
+            with pytest.raises(ResourceExhaustedError, match="full") as caught:
+                call()
+            assert (caught.value.retry_after, caught.value.server) == (None, None)
 
 
 def test_a_streams_error_has_the_time_to_try_again():

@@ -59,6 +59,15 @@ def test_points_may_lie_far_from_0(client, data, kernel):
     np.testing.assert_array_equal(far.at, at + 1.7e9)
 
 
+def test_an_observation_far_from_the_others_leaves_their_estimates(client):
+    x, at = np.append(np.linspace(0, 1, 100), 1e8), np.linspace(0, 1, 11)
+    y = np.append(np.sin(6 * x[:-1]), 0)
+    found = kernel_regression(client, x, y, at, sigma=0.05)
+    kernel = np.exp(-((at[:, None] - x) ** 2) / (2 * 0.05**2))
+    expected = kernel @ y / kernel.sum(axis=1)
+    np.testing.assert_allclose(found.estimates, expected, atol=1e-4)
+
+
 def test_an_estimate_that_no_sight_reaches_is_zero(client):
     found = kernel_regression(client, [0, 1], [3, 5], [0.5, 9], kernel="boxcar")
     np.testing.assert_array_equal(found.estimates, [4, 0])

@@ -84,6 +84,20 @@ def test_an_error_stands_in_its_place(client, normal):
     assert fields == ["key", "causal", "value", "id", "id", None, None]
 
 
+def test_a_name_that_was_given_is_not_made_for_another(client, normal):
+    named, unnamed = requests(normal, 2)
+    results = list(client.attend_many([{**named, "id": "request 2"}, unnamed]))
+    assert [result.output.shape[1] for result in results] == [1, 2]
+    assert results[0].id == "request 2" != results[1].id
+
+
+def test_a_refused_request_has_no_name(client, normal):
+    good = next(requests(normal, 1))
+    asked = [{**good, "id": "refused request 2"}, None]
+    outcomes = list(client.attend_many(asked, return_errors=True))
+    assert [type(one) for one in outcomes] == [Result, InvalidArgumentError]
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -207,6 +221,19 @@ def test_replies_to_others_leave_a_result_its_timeout(client, normal, monkeypatc
     results = client.attend_many(asked, timeout=30, return_errors=True)
     assert [str(one)[-1] for one in results] == ["1", "2", "3"]
     assert 30 >= given[0] > 20 >= given[1] > 10 >= given[2]
+
+
+def test_what_ends_a_streams_thread_is_raised(client, normal, monkeypatch):
+    class Broken:
+        def __iter__(self):
+            raise RuntimeError("broken")
+
+        def cancel(self):
+            pass
+
+    monkeypatch.setattr(client, "_attend_stream", lambda *_, **__: Broken())
+    with pytest.raises(RuntimeError, match="broken"):
+        list(client.attend_many(requests(normal, 1), timeout=10))
 
 
 def test_a_stream_to_nobody_is_unavailable(tmp_path, normal):

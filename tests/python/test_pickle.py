@@ -13,11 +13,13 @@ from certificates import P256, openssl
 
 from attention_client import (
     AsyncClient,
+    AttentionBackend,
     Client,
     InvalidArgumentError,
     ResourceExhaustedError,
     Tls,
 )
+from attention_client._channel import CLIENTS
 
 ONES = [np.ones((2, 2), np.float32)] * 3
 
@@ -126,3 +128,18 @@ def test_an_error_comes_back_whole():
     assert type(copied) is ResourceExhaustedError
     assert (copied.message, copied.retry_after) == ("full", 1.5)
     assert pickle.loads(pickle.dumps(InvalidArgumentError("key: wrong"))).field == "key"
+
+
+def new_number(target):
+    """That of a client, or an engine, that has gone again."""
+    with AttentionBackend(target) as made:
+        (number,) = (number for number, one in CLIENTS.items() if one is made)
+    return number
+
+
+@pytest.mark.parametrize("where", ["server", "local"])
+def test_a_number_is_never_another_clients(server, elsewhere, where):
+    target = server.target if where == "server" else where
+    numbers = {new_number(target) for _ in range(20)}
+    numbers.add(elsewhere(new_number, target))
+    assert len(numbers) == 21

@@ -1,5 +1,7 @@
 """Heat maps and costs: what is drawn where."""
 
+import io
+
 import numpy as np
 import pytest
 
@@ -26,6 +28,28 @@ def test_tokens_label_both_sides():
     assert [text.get_text() for text in axis.get_yticklabels()] == ["the", "cat"]
     figure = show_heatmaps(np.ones((1, 2)), tokens=(["le"], ["the", "cat"]))
     assert [t.get_text() for t in figure.axes[0].get_yticklabels()] == ["le"]
+
+
+def test_tokens_are_drawn_as_they_are():
+    tokens = ["$$", "$x^2$"]
+    figure = show_heatmaps(np.eye(2), tokens=tokens)
+    figure.savefig(io.BytesIO())
+    (axis, _) = figure.axes
+    for label in (*axis.get_xticklabels(), *axis.get_yticklabels()):
+        assert label.get_text() in tokens and not label.get_parse_math()
+
+
+def test_a_row_of_nan_leaves_the_scale_of_the_others():
+    weights = np.full((2, 4, 4), 0.25)
+    weights[1, 2] = np.nan
+    for axis in show_heatmaps(weights).axes[:2]:
+        assert axis.images[0].get_clim() == (0, 0.25)
+
+
+@pytest.mark.parametrize("all_the_same", [0, np.nan, np.inf])
+def test_maps_without_a_largest_weight_have_a_scale(all_the_same):
+    axis = show_heatmaps(np.full((2, 2), all_the_same)).axes[0]
+    assert axis.images[0].get_clim() == (0, 1)
 
 
 @pytest.mark.parametrize("count", [1, 2, 10, 300])

@@ -109,6 +109,33 @@ def test_gradients_are_jaxs(client, arrays, options):
     )
 
 
+@pytest.mark.parametrize("width", [4, 16])
+def test_values_of_another_width_have_gradients(client, arrays, normal, width):
+    tensors = [*arrays[:2], jnp.asarray(normal(2, 7, 2, width))]
+
+    def plain(query, key, value):
+        key, value = (array.repeat(2, axis=2) for array in (key, value))
+        scores = jnp.einsum("btnh,bsnh->bnts", query, key) / 8**0.5
+        return jnp.einsum("bnts,bsnd->btnd", jax.nn.softmax(scores), value)
+
+    def gradients(function):
+        return jax.grad(lambda all_: (function(*all_) ** 2).sum())(tensors)
+
+    own = partial(dot_product_attention, client=client, gradients=True)
+    for a, e in zip(gradients(own), gradients(plain), strict=True):
+        np.testing.assert_allclose(a, e, atol=1e-5)
+
+
+@pytest.mark.parametrize("bias", [None, BIAS])
+def test_a_mask_of_integers_has_the_gradients_of_one_of_bools(client, arrays, bias):
+    def gradients(mask):
+        own = partial(dot_product_attention, client=client, gradients=True)
+        return jax.grad(lambda all_: (own(*all_, bias, mask) ** 2).sum())(arrays)
+
+    for a, e in zip(gradients(BOOLS.astype(np.int32)), gradients(BOOLS), strict=True):
+        np.testing.assert_array_equal(a, e)
+
+
 @pytest.mark.parametrize("wrapped", [lambda f: f, jax.jit])
 def test_a_query_without_keys_has_the_mean_of_all_values(client, arrays, wrapped):
     mask = np.broadcast_to(np.arange(5)[:, None] != 2, (5, 7))

@@ -286,6 +286,16 @@ def test_a_call_that_failed_leaves_the_tokens_before_it(
     assert torch.equal(actual, by_pytorch(llama, torch.cat([prompt, tokens(2, 2)], 1)))
 
 
+def test_a_crop_that_failed_can_be_repeated(computing, llama, cache, monkeypatch):
+    llama(tokens(3, 10), past_key_values=cache)
+    lose_answer(computing, monkeypatch, 2)  # of the second entry
+    with pytest.raises(DeadlineExceededError):
+        cache.crop(-3)
+    assert cache.get_seq_length() == 10
+    cache.crop(-3)
+    assert {one.describe().lengths for one in cache.sequences} == {(7, 7)}
+
+
 def test_weights_are_returned_when_asked_for(llama, cache):
     prompt = tokens(2, 9)
     llama.set_attn_implementation("eager")

@@ -1,11 +1,13 @@
 """What PyTorch does with functions: compiles, exports, differentiates, maps, casts."""
 
+import gc
+
 import pytest
 import torch
 from torch.nn import functional
 from torch.nn.attention.bias import causal_lower_right, causal_upper_left
 
-from attention_client import InvalidArgumentError
+from attention_client import Client, InvalidArgumentError
 from attention_client.layers import (
     AdditiveAttention,
     BilinearAttention,
@@ -54,6 +56,28 @@ def test_it_is_compiled_as_one_graph(client, given, named):
     )
 
 
+def test_what_is_causal_may_follow_from_a_length(given):
+    def alike(function, *tensors):
+        return function(*tensors, is_causal=tensors[0].shape[2] > 3)
+
+    compiled = torch.compile(alike, dynamic=True, backend="eager", fullgraph=True)
+    for length in (5, 3):
+        tensors = given[0][:, :, :length], *given[1:]
+        expected = alike(functional.scaled_dot_product_attention, *tensors)
+        close([compiled(own, *tensors)], [expected])
+
+
+def test_one_compiled_call_may_have_one_client_after_another(given):
+    @torch.compile(fullgraph=True)
+    def compiled(client, *tensors):
+        return own(*tensors, client=client)
+
+    expected = functional.scaled_dot_product_attention(*given)
+    for threads in (1, 2, 3):
+        with Engine(threads=threads) as engine:
+            close([compiled(engine, *given)], [expected])
+
+
 def test_an_engine_that_was_never_called_is_compiled(given):
     with Engine(threads=1) as engine:
         compiled = torch.compile(lambda *t: own(*t, client=engine), backend="eager")
@@ -83,6 +107,30 @@ def test_it_is_exported_as_one_operator(given):
     calls = [n for n in exported.graph.nodes if n.op == "call_function"]
     assert "attention_client.attend.default" in {str(call.target) for call in calls}
     assert torch.equal(exported.module()(*given), own(*given))
+
+
+def test_an_exported_program_takes_no_other_client(server, given):
+    class Model(torch.nn.Module):
+        def __init__(self, client):
+            super().__init__()
+            self.client = client
+
+        def forward(self, *tensors):
+            return own(*tensors, client=self.client)
+
+    def exported():
+        with Client(server.target) as client:
+            return torch.export.export(Model(client), tuple(given)).module()
+
+    with torch.no_grad():
+        for _ in range(3):
+            program = exported()
+            gc.collect()
+            others = [Client(server.target) for _ in range(20)]
+            with pytest.raises(RuntimeError, match="its client is gone"):
+                program(*given)
+            for other in others:
+                other.close()
 
 
 def test_the_operator_keeps_pytorchs_rules(given):

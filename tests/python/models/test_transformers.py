@@ -193,6 +193,19 @@ def test_a_model_may_be_compiled(inputs):
     assert (embeddings(compiled, inputs) - expected).abs().max() < 1e-5
 
 
+def test_a_decoder_may_be_compiled():
+    torch.manual_seed(1)
+    model = LlamaForCausalLM(LlamaConfig(**SMALL)).eval()
+    prompts = [torch.randint(1, 100, (2, length)) for length in (9, 11)]
+    expected = [model(prompt).logits for prompt in prompts]
+    model.set_attn_implementation(NAME)
+    compiled = torch.compile(model, fullgraph=True)
+    for prompt, logits in zip(prompts, expected, strict=True):
+        torch.testing.assert_close(
+            compiled(prompt).logits, logits, atol=1e-5, rtol=1e-5
+        )
+
+
 def test_dropout_in_training_is_seeded(inputs):
     model = minilm(NAME).train()
     layer = model.encoder.layer[0].attention.self

@@ -10,7 +10,7 @@ from typing_extensions import Self, Unpack
 
 from attention_client import Options, Result
 from attention_client._calls import Returned, Steps, run
-from attention_client._channel import CLIENTS, Metadata
+from attention_client._channel import Metadata, number_of
 from attention_client._keeps_sequences import KeepsSequences
 from attention_client.info import Backend, Device, UnusedBackend
 from attention_engine import _native
@@ -62,7 +62,7 @@ class Engine(KeepsSequences):
         self._native = _native.Engine(0 if threads is None else threads, backend)
         self._sequences = Sequences(self._native, self._store)
         self._settings = threads, backend, resident_memory_limit
-        CLIENTS[id(self)] = self  # for PyTorch's operator, which takes numbers
+        number_of(self)  # before PyTorch compiles calls, which cannot give it one
 
     def __enter__(self) -> Self:
         return self

@@ -6,6 +6,7 @@ import json
 import numbers
 import os
 import re
+import secrets
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -129,8 +130,21 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str) and _TEXT.fullmatch(value) is not None
 
 
-# All that there are, by id(): operators of PyTorch have them as numbers.
+# All that there are: PyTorch's operator takes numbers for them.
 CLIENTS: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+
+
+def number_of(client: Any) -> int:
+    """The client's number, which no other one has.
+
+    An exported program outlives its client, and its process: counted numbers, or id(),
+    would come again, and its tensors go to whoever has its number then.
+    """
+    number = getattr(client, "_number", None)
+    if number is None or CLIENTS.get(number) is not client:
+        client._number = number = secrets.randbits(63)
+        CLIENTS[number] = client
+    return number
 
 
 class Caller:
@@ -202,7 +216,7 @@ class Caller:
         self._channel: Any = None
         self._is_closed = False
         self._process = os.getpid()
-        CLIENTS[id(self)] = self
+        number_of(self)
         self._made()
         shares = shared_memory and local and is_supported()
         self._pool = Pool() if shares else None

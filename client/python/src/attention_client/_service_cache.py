@@ -120,7 +120,10 @@ class _Store:
             raise
 
     def truncate(self, length: int) -> None:
-        for sequence in self.sequences:
+        # The first last: it says how long the cache is, so that what fails on the way
+        # can be repeated.
+        self.is_torn = True
+        for sequence in reversed(self.sequences):
             sequence.truncate(length)
         self.is_torn = False
 

@@ -59,7 +59,10 @@ class Call(Facts):
         return given
 
     def _settings(self) -> Settings:
-        causal = "top_left" if self.causal is True else self.causal or "none"
+        causal = self.causal
+        if not isinstance(causal, str):
+            # What compares a length is symbolic where lengths are: no bool.
+            causal = "top_left" if causal else "none"
         return Settings(
             causal=causal,
             scale=self.scale,

@@ -70,14 +70,17 @@ _SCHEMA = (
 )
 
 
+_NOBODY = -1  # no client has this number
+
+
 def number(client: Any) -> int:
     """What stands for a client in Settings: 0 for None."""
     if client is None:
         return 0
-    if torch.compiler.is_compiling() or _channel.CLIENTS.get(id(client)) is client:
-        return id(client)
-    _channel.CLIENTS[id(client)] = client
-    return id(client)
+    if torch.compiler.is_compiling():
+        # The compiler knows attributes, and no weak references.
+        return getattr(client, "_number", _NOBODY)
+    return _channel.number_of(client)
 
 
 def attend(tensors: dict[str, Any], settings: Settings) -> tuple[Tensor, Tensor | None]:

@@ -21,8 +21,8 @@ class Window:
             raise ValueError(f"in_flight: {size} (expected 1 or more)")
         self._size = size
         self._count = 0
-        self._sent: OrderedDict[str, Prepared | None] = OrderedDict()
-        self._outcomes: dict[str, Result | AttentionError] = {}
+        self._sent: OrderedDict[str | int, Prepared | None] = OrderedDict()
+        self._outcomes: dict[str | int, Result | AttentionError] = {}
 
     def is_full(self) -> bool:
         return len(self._sent) >= self._size
@@ -54,8 +54,7 @@ class Window:
                 f"request {self._count}: {type(request).__name__} (expected "
                 "dict(query=..., key=..., value=...) with options)"
             ) from None
-        name = options.setdefault("id", None) or f"request {self._count}"
-        options["id"] = name
+        name = options["id"] = options.get("id") or self._free_name()
         if not isinstance(name, str):
             raise InvalidArgumentError(
                 f"id: {name!r} (expected text, such as {str(name)!r})"
@@ -73,10 +72,16 @@ class Window:
         self._sent[name] = prepared
         return data
 
+    def _free_name(self) -> str:
+        """For a request without one: such a name may have been given to another."""
+        number = self._count
+        while (name := f"request {number}") in self._sent:
+            number += 1
+        return name
+
     def _refuse(self, error: AttentionError) -> None:
-        name = f"refused request {self._count}"
-        self._sent[name] = None
-        self._outcomes[name] = error
+        self._sent[self._count] = None  # a number, which no request has for a name
+        self._outcomes[self._count] = error
 
     def is_ready(self) -> bool:
         """Whether take() has something to give."""

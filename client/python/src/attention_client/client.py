@@ -133,7 +133,7 @@ class Client(_channel.Caller, KeepsSequences):
         timeout = max(self._seconds(timeout), 0)
         window = Window(in_flight)
         source = iter(requests)
-        incoming: queue.SimpleQueue[bytes | AttentionError] = queue.SimpleQueue()
+        incoming: queue.SimpleQueue[bytes | Exception] = queue.SimpleQueue()
         outgoing: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         stream = self._attend_stream(
             iter(outgoing.get, None), metadata=self._metadata_with(metadata)
@@ -252,26 +252,28 @@ class Client(_channel.Caller, KeepsSequences):
 
 
 def _read(
-    stream: Any, target: str, incoming: queue.SimpleQueue[bytes | AttentionError]
+    stream: Any, target: str, incoming: queue.SimpleQueue[bytes | Exception]
 ) -> None:
     """Takes replies until the stream ends, and then says why there are no more."""
     try:
-        for reply in stream:
-            incoming.put(reply)
-    except grpc.RpcError as error:
-        incoming.put(from_rpc_error(error, target))
-    else:
-        incoming.put(AttentionError("the stream has ended before all replies came"))
+        try:
+            for reply in stream:
+                incoming.put(reply)
+        except grpc.RpcError as error:
+            raise from_rpc_error(error, target) from None
+        raise AttentionError("the stream has ended before all replies came")
+    except Exception as error:  # else the caller would wait for its whole timeout
+        incoming.put(error)
 
 
 def _next(
-    incoming: queue.SimpleQueue[bytes | AttentionError], left: float, timeout: float
+    incoming: queue.SimpleQueue[bytes | Exception], left: float, timeout: float
 ) -> bytes:
     """A reply that comes within the seconds that are left of a result's timeout."""
     try:
         reply = incoming.get(timeout=left)
     except queue.Empty:
         raise _channel.no_result_within(timeout) from None
-    if isinstance(reply, AttentionError):
+    if isinstance(reply, Exception):
         raise reply
     return reply

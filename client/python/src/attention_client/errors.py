@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import grpc
+from google.protobuf.message import DecodeError
 from google.rpc import error_details_pb2, status_pb2
 
 from attention_client import _messages
@@ -220,11 +222,8 @@ def from_rpc_error(error: Any, target: str) -> AttentionError:
     message = _told(error.code(), error.details() or "", target)
     details = list(_details(error))
     made = from_status(error.code(), message, _retry_after(details))
-    for detail in details:
-        if detail.type_url.endswith("/" + _SHARD_ERROR):
-            made.server = (
-                _messages.message(_SHARD_ERROR).FromString(detail.value).target
-            )
+    for shard in _of_kind(_messages.message(_SHARD_ERROR), details):
+        made.server = shard.target
     return made
 
 
@@ -249,16 +248,27 @@ def _told(code: grpc.StatusCode, message: str, target: str) -> str:
     return message
 
 
+# What cannot be read is left out: it must not take the place of the status itself.
+
+
 def _details(error: Any) -> Iterator[Any]:
     for name, value in error.trailing_metadata() or ():
         if name == "grpc-status-details-bin":
-            yield from status_pb2.Status.FromString(value).details
+            with contextlib.suppress(DecodeError):
+                yield from status_pb2.Status.FromString(value).details
+
+
+def _of_kind(kind: Any, details: Iterable[Any]) -> Iterator[Any]:
+    for detail in details:
+        message = kind()
+        with contextlib.suppress(DecodeError):
+            if detail.Unpack(message):
+                yield message
 
 
 def _retry_after(details: Iterable[Any]) -> float | None:
     """Seconds of the status's google.rpc.RetryInfo, where it has one."""
-    for detail in details:
-        info = error_details_pb2.RetryInfo()
-        if detail.Unpack(info):
-            return float(info.retry_delay.ToTimedelta().total_seconds())
+    for info in _of_kind(error_details_pb2.RetryInfo, details):
+        delay = info.retry_delay
+        return float(delay.seconds + delay.nanos / 1e9)
     return None

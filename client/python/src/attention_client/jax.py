@@ -179,23 +179,33 @@ def _forward(
 def _backward(call: _Call, kept: Any, gradient: Any) -> Any:
     tensors, bias, mask, (of_queries, of_keys), empty = kept
 
+    *_, width = tensors[0].shape
+    *_, of_values = tensors[2].shape
+
+    def wide(array: Any) -> Any:
+        missing = max(width, of_values) - array.shape[-1]
+        return jnp.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, missing)])
+
     def again(tensors: Any, bias: Any) -> Any:
-        allowed = mask
+        allowed = None if mask is None else mask.astype(bool)
         if bias is not None:
             # Of a row of nothing but -inf JAX makes NaN, the service a mean.
             rows = empty[..., jnp.newaxis]
             bias = jnp.where(rows, 0, bias)
-            allowed = ~rows if mask is None else mask & ~rows
-        return jax.nn.dot_product_attention(
-            *tensors,
+            allowed = ~rows if allowed is None else allowed & ~rows
+        # JAX takes values as wide as keys alone. Zeros change no score, and only their
+        # own part of the output.
+        output = jax.nn.dot_product_attention(
+            *(wide(array) for array in tensors),
             bias,
             allowed,
-            scale=call.scale,
+            scale=width**-0.5 if call.scale is None else call.scale,
             is_causal=call.is_causal,
             query_seq_lengths=of_queries,
             key_value_seq_lengths=of_keys,
             local_window_size=call.window,
         )
+        return output[..., :of_values]
 
     _, pull_back = jax.vjp(again, tensors, bias)
     of_tensors, of_bias = pull_back(gradient)

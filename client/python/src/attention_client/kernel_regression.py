@@ -85,8 +85,9 @@ def kernel_regression(
     if kernel != "gaussian":
         options["scoring"] = ScaledDotProduct(0.0)  # the bias is the whole score
         options["bias"] = _scores(where, points, sigma, kernel)
-    # Distances are all that counts. In float32, they would be lost far from 0.
-    centre = points.mean(0)
+    # Distances are all that counts. In float32, they would be lost far from 0, or from
+    # most points: an outlier takes the mean along, and not the median.
+    centre = np.sort(points, axis=0)[len(points) // 2]
     result = client.attend(where - centre, points - centre, seen, **options)
     return Regression(
         where[:, 0] if np.ndim(at) == 1 else where,

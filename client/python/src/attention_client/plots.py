@@ -51,13 +51,15 @@ def show_heatmaps(
     if figsize is None:
         figsize = (2.5, 2.5) if tokens is None else (1 + keys / 5, 1 + queries / 5)
 
+    # A row of NaN, as NaN among the keys makes it, leaves the others their colours.
+    largest = maps.max(initial=0, where=np.isfinite(maps)) or 1
     figure = Figure(
         figsize=(columns * figsize[0], rows * figsize[1]), layout="constrained"
     )
     axes = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
     for i, row in enumerate(axes):
         for j, axis in enumerate(row):
-            image = axis.imshow(maps[i, j], cmap=cmap, vmin=0, vmax=maps.max() or 1)
+            image = axis.imshow(maps[i, j], cmap=cmap, vmin=0, vmax=largest)
             if i == rows - 1:
                 axis.set_xlabel(xlabel)
             if j == 0:
@@ -65,11 +67,11 @@ def show_heatmaps(
             if titles is not None and i == 0:
                 axis.set_title(titles[j])
             if of_keys is not None:
-                axis.set_xticks(range(keys), of_keys, rotation=90)
+                axis.set_xticks(range(keys), of_keys, rotation=90, parse_math=False)
             else:
                 axis.xaxis.set_major_locator(_positions(keys))
             if of_queries is not None:
-                axis.set_yticks(range(queries), of_queries)
+                axis.set_yticks(range(queries), of_queries, parse_math=False)
             else:
                 axis.yaxis.set_major_locator(_positions(queries))
     figure.colorbar(image, ax=axes, shrink=0.6)
