@@ -62,6 +62,8 @@ bool HttpCaller::Send(absl::string_view text) {
   return true;
 }
 
+void HttpCaller::EndSending() { ::shutdown(socket_.get(), SHUT_WR); }
+
 ssize_t HttpCaller::Receive(char* bytes, size_t size) {
   if (ssl_ == nullptr) return ::recv(socket_.get(), bytes, size, 0);
   if (!socket_.ok()) return 0;

@@ -20,6 +20,8 @@ class HttpCaller {
 
   /// False where the server takes no more, as far as is known by then.
   bool Send(absl::string_view text);
+  /// Sends nothing more, over TLS without a word for it.
+  void EndSending();
   /// Up to where the server closes the connection, or to the first `end`; what
   /// came within a minute where neither does.
   std::string Read(const std::string& end = "");

@@ -3,12 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "tests/service/callers_of_test.h"
 #include "tests/service/gated_server.h"
 #include "tests/service/http_caller.h"
 #include "tests/service/http_infer.h"
+#include "tests/service/metrics_page.h"
 #include "tests/service/running_server.h"
 #include "tests/service/tls_files.h"
 
@@ -35,6 +37,16 @@ class HttpCallersTest : public testing::Test {
         "GET ", path, " HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n",
         "Authorization: Bearer ", token, "\r\n\r\n"));
     return caller.Read();
+  }
+  // Calls of the method over HTTP that began, and that ended with the code.
+  static std::pair<double, double> Counted(const server::Server& server,
+                                           const std::string& method,
+                                           const std::string& code) {
+    Metrics metrics = Scrape(server);
+    const std::string service = "inference.GRPCInferenceService";
+    return {
+        metrics[OfCall("grpc_server_started_total", service, method)],
+        metrics[OfCall("grpc_server_handled_total", service, method, code)]};
   }
   static std::string Post(const server::Server& server, const std::string& path,
                           const std::string& body, const std::string& token) {
@@ -67,6 +79,30 @@ TEST_F(HttpCallersTest, HealthAndMetricsNeedNoToken) {
   for (const char* path : {"/v2/health/live", "/v2/health/ready", "/metrics"}) {
     EXPECT_EQ(HttpStatus(HttpAnswer(server->http_address(), path)), 200);
   }
+}
+
+TEST_F(HttpCallersTest, CallsOfNobodyKnownAreCounted) {
+  const auto server = StartServer(options_);
+  EXPECT_EQ(HttpStatus(Get(*server, "/v2/models/x", "wrong")), 401);
+  EXPECT_EQ(Counted(*server, "ModelMetadata", "Unauthenticated"),
+            std::pair(1.0, 1.0));
+  EXPECT_EQ(HttpStatus(Post(*server, "/v2/repository/index", "{}", "wrong")),
+            401);
+  EXPECT_EQ(Counted(*server, "RepositoryIndex", "Unauthenticated"),
+            std::pair(1.0, 1.0));
+}
+
+TEST_F(HttpCallersTest, CallsWithAWrongBodyAreCounted) {
+  const auto server = StartServer(options_);
+  const std::string path = "/v2/repository/index";
+  EXPECT_EQ(HttpStatus(Post(*server, path, "{", "secret")), 400);
+  EXPECT_EQ(HttpStatus(Post(*server, path, R"({"other": 1})", "secret")), 400);
+  EXPECT_EQ(Counted(*server, "RepositoryIndex", "InvalidArgument"),
+            std::pair(2.0, 2.0));
+  const std::string large(65 << 10, ' ');
+  EXPECT_EQ(HttpStatus(Post(*server, path, large, "secret")), 413);
+  EXPECT_EQ(Counted(*server, "RepositoryIndex", "ResourceExhausted"),
+            std::pair(3.0, 1.0));
 }
 
 TEST_F(HttpCallersTest, WhatACallerMayNotIsForbidden) {

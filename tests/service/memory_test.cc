@@ -12,6 +12,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "tests/service/http_caller.h"
+#include "tests/service/http_infer.h"
 #include "tests/service/infer_requests.h"
 #include "tests/service/requests.h"
 #include "tests/service/running_server.h"
@@ -68,6 +70,27 @@ TEST(MemoryTest, IsGivenBackWhenAllIsQuiet) {
     resident = Mebibytes(process, "VmRSS");
   }
   EXPECT_LE(resident, 80);
+}
+
+TEST(MemoryTest, ConnectionsThatWaitKeepNoRoomForBodies) {
+  ::setenv("MALLOC_CONF", "dirty_decay_ms:0", /*overwrite=*/1);
+  const RunningServer server = Launch();
+  ::unsetenv("MALLOC_CONF");
+  ASSERT_NE(server.http_address, "");
+  const std::string body(60 << 10, 'x');
+  std::vector<std::unique_ptr<HttpCaller>> callers;
+  const auto call = [&] {
+    callers.push_back(std::make_unique<HttpCaller>(server.http_address));
+    callers.back()->Send(absl::StrCat(
+        "POST ", kInferPath, " HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: ",
+        body.size(), "\r\n\r\n", body));
+    EXPECT_EQ(HttpStatus(callers.back()->Read("}\n")), 400);
+  };
+  for (int i = 0; i < 40; ++i) call();
+  const int64_t before = Mebibytes(server.process->pid(), "VmRSS");
+  for (int i = 0; i < 400; ++i) call();
+  // 16 KiB for each; each took 64.
+  EXPECT_LE(Mebibytes(server.process->pid(), "VmRSS"), before + 6);
 }
 
 // 48 MiB of lengths that are 384 MiB in memory, for no queries at all.

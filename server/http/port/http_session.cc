@@ -67,6 +67,8 @@ void HttpSession::Watch() {
   const size_t room = buffer_.max_size() - buffer_.size();
   if (watching_ || room == 0) return;
   watching_ = true;
+  // A connection may wait like this for long: not with the room for a body.
+  if (buffer_.size() == 0) buffer_.shrink_to_fit();
   stream_.async_read_some(
       buffer_.prepare(std::min(room, kReadAhead)),
       [self = shared_from_this()](Error error, size_t bytes) {

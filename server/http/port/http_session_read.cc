@@ -214,7 +214,10 @@ void HttpSession::OnBody(Error error, size_t asked) {
   if (body.size() > most_body_bytes_) {
     return RefuseRequest(BodyTooLarge(most_body_bytes_));
   }
-  if (parser_->is_done()) return Dispatch();
+  if (parser_->is_done()) {
+    SkipEmptyLines(buffer_);  // they are no request that was sent ahead
+    return Dispatch();
+  }
   // Who sends a large body may take longer, as long as it comes.
   if (body.size() >= body_bytes_at_progress_ + kBodyChunk) {
     body_bytes_at_progress_ = body.size();

@@ -1,5 +1,7 @@
 #include "server/http/port/http_stream.h"
 
+#include <boost/asio/error.hpp>
+#include <boost/asio/post.hpp>
 #include <utility>
 #include <variant>
 
@@ -10,8 +12,12 @@ namespace {
 // other thread is woken for it.
 struct NextStep {
   HttpStream::Handler handler;
+  HttpStream::Error* end = nullptr;  // of a read: its stream's
 
   void operator()(HttpStream::Error error, size_t bytes) {
+    if (end != nullptr && error != boost::asio::error::operation_aborted) {
+      *end = error;
+    }
     handler(error, bytes);
   }
   friend bool asio_handler_is_continuation(NextStep* /*step*/) { return true; }
@@ -25,9 +31,15 @@ HttpStream::Socket& HttpStream::socket() {
 }
 
 void HttpStream::Read(boost::asio::mutable_buffer into, Handler handler) {
+  if (end_) {
+    return boost::asio::post(
+        get_executor(), [end = end_, handler = std::move(handler)]() mutable {
+          handler(end, 0);
+        });
+  }
   std::visit(
       [&](auto& stream) {
-        stream.async_read_some(into, NextStep{std::move(handler)});
+        stream.async_read_some(into, NextStep{std::move(handler), &end_});
       },
       stream_);
 }

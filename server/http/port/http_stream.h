@@ -38,7 +38,7 @@ class HttpStream {
 
   /// Reads into the first of `buffers` alone, as all that Beast reads into is
   /// one. Operations move themselves into their handlers: `buffers` are looked
-  /// at before.
+  /// at before. Once a read has met the end, all others meet it.
   template <typename Buffers, typename AnyHandler>
   void async_read_some(const Buffers& buffers, AnyHandler&& handler) {
     const boost::asio::mutable_buffer into =
@@ -81,6 +81,8 @@ class HttpStream {
   void Write(const FirstBuffers& buffers, Handler handler);
 
   std::variant<Socket, TlsStream> stream_;
+  // What a read met. Asio tells of it once: who reads again waits for ever.
+  Error end_;
 };
 
 }  // namespace attention::server

@@ -117,7 +117,10 @@ absl::StatusOr<int64_t> InferenceApi::MostBodyBytes(
     HttpRequest& request) const {
   request.route = FindInferenceRoute(request.path);
   if (absl::Status status = Check(request); !status.ok()) {
-    CountTurnedAway(request, status);
+    if (request.route) {
+      const InferenceMethod method = request.route->method;
+      CountTurnedAway(method, calls_.Begin(method), status);
+    }
     return status;
   }
   if (!request.route || request.route->method != InferenceMethod::kModelInfer) {
@@ -127,11 +130,13 @@ absl::StatusOr<int64_t> InferenceApi::MostBodyBytes(
                   parts_.bodies->limit_of_one());
 }
 
-void InferenceApi::CountTurnedAway(const HttpRequest& request,
+void InferenceApi::CountTurnedAway(InferenceMethod method,
+                                   const CountedCall& counted,
                                    const absl::Status& status) const {
-  if (!request.route || request.route->method != InferenceMethod::kModelInfer) {
-    return;
+  if (counted != nullptr) {
+    return counted->End(static_cast<grpc::StatusCode>(status.code()));
   }
+  if (method != InferenceMethod::kModelInfer) return;  // no memory to count it
   parts_.services.CountTurnedAway(Rpc::kModelInfer, status);
 }
 
@@ -140,7 +145,10 @@ void InferenceApi::OnRefusal(const HttpRequest& request,
                              Refusal refusal) const {
   const auto route =
       request.route ? request.route : FindInferenceRoute(request.path);
-  if (!route || route->method != InferenceMethod::kModelInfer) return;
+  if (!route) return;
+  if (const CountedCall counted = calls_.Begin(route->method)) {
+    return CountTurnedAway(route->method, counted, status);
+  }
   RequestFacts facts;
   facts.operation = "attend";
   facts.rpc = Rpc::kModelInfer;
@@ -175,18 +183,23 @@ void InferenceApi::Answer(const std::shared_ptr<HttpExchange>& exchange) {
     return exchange->Reply(std::move(reply));
   }
   boost::asio::post(*threads_, [this, exchange] {
+    const InferenceRoute& asked = *exchange->request().route;
+    CountedCall counted;
     const absl::Status status = WithoutBadAlloc(
-        [&] { return AnswerRoute(exchange, *exchange->request().route); },
+        [&] {
+          counted = calls_.Begin(asked.method);
+          return AnswerRoute(exchange, asked, counted);
+        },
         OutOfMemoryForNow);
     if (status.ok()) return;
-    CountTurnedAway(exchange->request(), status);
+    CountTurnedAway(asked.method, counted, status);
     exchange->Reply(ErrorReply(status));
   });
 }
 
 absl::Status InferenceApi::AnswerRoute(
-    const std::shared_ptr<HttpExchange>& exchange,
-    const InferenceRoute& route) {
+    const std::shared_ptr<HttpExchange>& exchange, const InferenceRoute& route,
+    const CountedCall& counted) {
   HttpRequest& request = exchange->request();
   if (absl::Status status = Check(request); !status.ok()) return status;
   const CallerPtr& caller = *request.caller;
@@ -196,12 +209,13 @@ absl::Status InferenceApi::AnswerRoute(
   if (route.method == InferenceMethod::kModelInfer) {
     return Infer(exchange, route, caller);
   }
-  return Manage(exchange, route, caller);
+  return Manage(exchange, route, caller, counted);
 }
 
 absl::Status InferenceApi::Manage(const std::shared_ptr<HttpExchange>& exchange,
                                   const InferenceRoute& route,
-                                  const CallerPtr& caller) {
+                                  const CallerPtr& caller,
+                                  const CountedCall& counted) {
   const HttpRequest& request = exchange->request();
   const auto deadline = DeadlineOf(request.Header(kGrpcTimeout), request.begin);
   if (!deadline.ok()) return deadline.status();
@@ -215,6 +229,7 @@ absl::Status InferenceApi::Manage(const std::shared_ptr<HttpExchange>& exchange,
   if (absl::Status late = wanted(); !late.ok()) return late;
   const auto timer = ReplyAt(*deadline, exchange, *threads_);
   return calls_.Ask({route,
+                     counted,
                      caller.get(),
                      request.body.view(),
                      {PartyOf(caller.get(), request.peer), wanted}},

@@ -61,8 +61,8 @@ class InferenceApi {
   /// those that are known by then. Notes the route and the caller.
   absl::StatusOr<int64_t> MostBodyBytes(HttpRequest& request) const;
 
-  /// Counts and logs a request that was refused before it came here, where it
-  /// is an inference, as those that are refused later are.
+  /// Counts a request that was refused before it came here, and logs it where
+  /// it is an inference, as those that are refused later are.
   void OnRefusal(const HttpRequest& request, const absl::Status& status,
                  Refusal refusal) const;
 
@@ -71,18 +71,22 @@ class InferenceApi {
 
  private:
   using CallerPtr = std::shared_ptr<const Caller>;
+  using CountedCall = std::shared_ptr<CallCounter::Call>;
 
   absl::StatusOr<CallerPtr> CallerOf(const HttpRequest& request) const;
   // What holds for every path, once for a request: notes the caller.
   absl::Status Check(HttpRequest& request) const;
-  // Counts an inference that ends before there is a Task that does.
-  void CountTurnedAway(const HttpRequest& request,
+  // Ends the count of a call that is not answered; of an inference, which is
+  // not `counted` before there is a Task, all of it.
+  void CountTurnedAway(InferenceMethod method, const CountedCall& counted,
                        const absl::Status& status) const;
-  // The routes that there are; a failure is still to be answered.
+  // The routes that there are; a failure is still to be answered and counted.
   absl::Status AnswerRoute(const std::shared_ptr<HttpExchange>& exchange,
-                           const InferenceRoute& route);
+                           const InferenceRoute& route,
+                           const CountedCall& counted);
   absl::Status Manage(const std::shared_ptr<HttpExchange>& exchange,
-                      const InferenceRoute& route, const CallerPtr& caller);
+                      const InferenceRoute& route, const CallerPtr& caller,
+                      const CountedCall& counted);
   absl::Status Infer(const std::shared_ptr<HttpExchange>& exchange,
                      const InferenceRoute& route, CallerPtr caller);
 

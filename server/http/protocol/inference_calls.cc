@@ -98,18 +98,9 @@ absl::Status FillRequest(const InferenceCalls::Call& call, const Keys& keys,
   SetText("name", call.route.name, request);
   SetText("model_name", call.route.name, request);
   SetText("version", call.route.version, request);
-  return ReadFields(call.body, keys, request);
-}
-
-// Begins to count a call of the RPC that has such a request.
-std::shared_ptr<CallCounter::Call> Count(
-    CallCounter& counter, const google::protobuf::Message& request) {
-  std::shared_ptr<CallCounter::Call> counted =
-      counter.Begin(inference::GRPCInferenceService::service_full_name(),
-                    static_cast<std::string>(absl::StripSuffix(
-                        request.GetDescriptor()->name(), "Request")));
-  counted->NoteReceived();
-  return counted;
+  absl::Status read = ReadFields(call.body, keys, request);
+  if (read.ok()) call.counted->NoteReceived();
+  return read;
 }
 
 template <typename Response, typename Write>
@@ -127,26 +118,35 @@ HttpReply Written(const absl::StatusOr<Response>& response, const Write& write,
   return reply.ok() ? *std::move(reply) : ErrorReply(reply.status());
 }
 
-using Handler = std::function<absl::Status(Management&, CallCounter&,
-                                           const InferenceCalls::Call&,
-                                           const InferenceCalls::Reply&)>;
+struct Handler {
+  std::string rpc;
+  std::function<absl::Status(Management&, const InferenceCalls::Call&,
+                             const InferenceCalls::Reply&)>
+      ask;
+};
+
+// The RPC that has such a request.
+template <typename Request>
+std::string RpcOf() {
+  return static_cast<std::string>(
+      absl::StripSuffix(Request::descriptor()->name(), "Request"));
+}
 
 // What is known at once. `keys` are those that a body may have.
 template <typename Request, typename Response, typename Write>
 Handler Now(absl::StatusOr<Response> (Management::*method)(const Caller*,
                                                            const Request&),
             const Write& write, const Keys& keys = {}) {
-  return [=](Management& management, CallCounter& counter,
-             const InferenceCalls::Call& call,
-             const InferenceCalls::Reply& reply) {
-    Request request;
-    absl::Status filled = FillRequest(call, keys, request);
-    if (!filled.ok()) return filled;
-    const auto counted = Count(counter, request);
-    reply(Written((management.*method)(call.caller, request), write,
-                  call.route.name, *counted));
-    return absl::OkStatus();
-  };
+  return {RpcOf<Request>(),
+          [=](Management& management, const InferenceCalls::Call& call,
+              const InferenceCalls::Reply& reply) {
+            Request request;
+            absl::Status filled = FillRequest(call, keys, request);
+            if (!filled.ok()) return filled;
+            reply(Written((management.*method)(call.caller, request), write,
+                          call.route.name, *call.counted));
+            return absl::OkStatus();
+          }};
 }
 
 // What may have to wait for its turn.
@@ -155,20 +155,20 @@ Handler InTurn(void (Management::*method)(const Caller*, const Request&,
                                           Management::Waiter,
                                           Management::Reply<Response>),
                const Write& write, const Keys& keys) {
-  return [=](Management& management, CallCounter& counter,
-             const InferenceCalls::Call& call,
-             const InferenceCalls::Reply& reply) {
-    Request request;
-    absl::Status filled = FillRequest(call, keys, request);
-    if (!filled.ok()) return filled;
-    (management.*method)(call.caller, request, call.waiter,
-                         [reply, write, name = call.route.name,
-                          counted = Count(counter, request)](
-                             const absl::StatusOr<Response>& response) {
-                           reply(Written(response, write, name, *counted));
-                         });
-    return absl::OkStatus();
-  };
+  return {RpcOf<Request>(),
+          [=](Management& management, const InferenceCalls::Call& call,
+              const InferenceCalls::Reply& reply) {
+            Request request;
+            absl::Status filled = FillRequest(call, keys, request);
+            if (!filled.ok()) return filled;
+            (management.*method)(
+                call.caller, request, call.waiter,
+                [reply, write, name = call.route.name, counted = call.counted](
+                    const absl::StatusOr<Response>& response) {
+                  reply(Written(response, write, name, *counted));
+                });
+            return absl::OkStatus();
+          }};
 }
 
 const Handler& HandlerOf(InferenceMethod method) {
@@ -209,8 +209,15 @@ const Handler& HandlerOf(InferenceMethod method) {
 
 }  // namespace
 
+std::shared_ptr<CallCounter::Call> InferenceCalls::Begin(
+    InferenceMethod method) const {
+  if (method == InferenceMethod::kModelInfer) return nullptr;
+  return counter_.Begin(inference::GRPCInferenceService::service_full_name(),
+                        HandlerOf(method).rpc);
+}
+
 absl::Status InferenceCalls::Ask(const Call& call, const Reply& reply) {
-  return HandlerOf(call.route.method)(management_, counter_, call, reply);
+  return HandlerOf(call.route.method).ask(management_, call, reply);
 }
 
 }  // namespace attention::server

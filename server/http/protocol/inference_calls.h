@@ -2,6 +2,7 @@
 #define ATTENTION_SERVER_HTTP_PROTOCOL_INFERENCE_CALLS_H_
 
 #include <functional>
+#include <memory>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -21,7 +22,8 @@ class InferenceCalls {
   /// One that came over HTTP.
   struct Call {
     const InferenceRoute& route;
-    const Caller* caller;  // null: everybody may call
+    std::shared_ptr<CallCounter::Call> counted;  // by Begin()
+    const Caller* caller;                        // null: everybody may call
     absl::string_view body;
     InferenceManagement::Waiter waiter;
   };
@@ -31,8 +33,12 @@ class InferenceCalls {
   InferenceCalls(InferenceManagement& management, CallCounter& counter)
       : management_(management), counter_(counter) {}
 
-  /// `reply` is called once, here or on the repository's thread. Where the body
-  /// is not what the route takes it is not, and the result is INVALID_ARGUMENT.
+  /// Begins to count a call; nothing where it is an inference.
+  std::shared_ptr<CallCounter::Call> Begin(InferenceMethod method) const;
+
+  /// `reply` is called once, here or on the repository's thread, and `counted`
+  /// ended. Where the body is not what the route takes they are not, and the
+  /// result is INVALID_ARGUMENT.
   absl::Status Ask(const Call& call, const Reply& reply);
 
  private:

@@ -160,7 +160,7 @@ TEST(Flags, LevelsHaveTheNamesThatTheLogWrites) {
        {spdlog::level::trace, spdlog::level::debug, spdlog::level::info,
         spdlog::level::warn, spdlog::level::err, spdlog::level::off}) {
     const auto name = spdlog::level::to_string_view(level);
-    EXPECT_EQ(Refusal({"--log-level", {name.data(), name.size()}}), "");
+    EXPECT_EQ(FlagsRefusal({"--log-level", {name.data(), name.size()}}), "");
   }
 }
 

@@ -108,6 +108,16 @@ TEST_P(HttpFramingTest, EmptyLinesBeforeARequestAreIgnored) {
   EXPECT_EQ(HttpStatus(caller.Read("GET /last\n")), 200);
 }
 
+TEST_P(HttpFramingTest, AnEmptyLineBehindABodyIsNoRequestAhead) {
+  Start();
+  HttpCaller caller(address_, tls());
+  for (int i = 0; i < 300; ++i) {
+    caller.Send(absl::StrCat("POST /body HTTP/1.1\r\n", kHost,
+                             "Content-Length: 4\r\n\r\nbody\r\n"));
+    ASSERT_THAT(caller.Read("\r\n\r\nbody"), Not(HasSubstr("close"))) << i;
+  }
+}
+
 TEST_P(HttpFramingTest, Http10NeedsNoHost) {
   Start();
   HttpCaller caller(address_, tls());

@@ -9,7 +9,6 @@
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
-#include <future>
 #include <memory>
 #include <mutex>
 #include <new>
@@ -103,22 +102,6 @@ class HttpServerTest : public testing::TestWithParam<Speech> {
     held_changed_.wait_for(lock, std::chrono::minutes(1),
                            [this] { return held_ != nullptr; });
     return std::exchange(held_, nullptr);
-  }
-  // A caller sends a request that is held, and `more`, and closes: who holds it
-  // is told.
-  void ExpectEndIsTold(const char* more) {
-    auto caller = std::make_unique<test::HttpCaller>(address_, tls());
-    caller->Send(
-        absl::StrCat("GET /held HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", more));
-    const auto exchange = WaitUntilHeld();
-    ASSERT_NE(exchange, nullptr);
-    std::promise<void> gone;
-    exchange->OnGone([&gone] { gone.set_value(); });
-    caller.reset();
-    EXPECT_EQ(gone.get_future().wait_for(std::chrono::minutes(1)),
-              std::future_status::ready);
-    exchange->Reply({});
-    EXPECT_TRUE(ConnectionsBecome(0));
   }
   // Within a minute.
   bool ConnectionsBecome(int64_t count) const {

@@ -305,16 +305,6 @@ TEST_P(HttpServerTest, AReplyMayComeLaterAndFromAnotherThread) {
   EXPECT_EQ(HttpStatus(caller.Read("GET /a\n")), 200);
 }
 
-TEST_P(HttpServerTest, WhoWaitsForAReplyIsToldThatTheCallerHasGone) {
-  Start();
-  ExpectEndIsTold("");
-}
-
-TEST_P(HttpServerTest, WhatFollowsARequestHidesNoEnd) {
-  Start();
-  for (const char* more : {"\r\n", kRequest}) ExpectEndIsTold(more);
-}
-
 TEST_P(HttpServerTest, WhatIsSentWhileAReplyIsWaitedForIsAnsweredAfterIt) {
   Start();
   HttpCaller caller(address_, tls());
@@ -351,24 +341,6 @@ TEST_P(HttpServerTest, ALargeBodyMayFollowARequestThatIsHeld) {
   EXPECT_TRUE(HttpBody(caller.Read()) == body);
 }
 
-TEST_P(HttpServerTest, WhatCannotBeAnsweredForWantOfMemoryIsClosed) {
-  Start();
-  HttpCaller caller(address_, tls());
-  caller.Send("GET /without-memory HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
-  EXPECT_EQ(caller.Read(), "");
-  EXPECT_TRUE(caller.closed());
-  EXPECT_TRUE(ConnectionsBecome(0));
-}
-
-TEST_P(HttpServerTest, WhatNobodyAnswersAnyMoreEndsWithItsCaller) {
-  Start();
-  auto caller = std::make_unique<HttpCaller>(address_, tls());
-  caller->Send("GET /dropped HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
-  ASSERT_TRUE(ConnectionsBecome(1));
-  caller.reset();
-  EXPECT_TRUE(ConnectionsBecome(0));
-}
-
 TEST_P(HttpServerTest, WhatAReplyHoldsIsLetGoOnceItIsOut) {
   Start();
   HttpCaller caller(address_, tls());
@@ -398,39 +370,6 @@ TEST_P(HttpServerTest, ACallerThatReadsNothingHoldsUpNobody) {
   HttpCaller slow(address_, tls());
   slow.Send("GET /large HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
   EXPECT_EQ(HttpStatus(HttpAnswer(address_, "/a", "GET", tls())), 200);
-}
-
-TEST_P(HttpServerTest, ACallerThatReadsNothingIsCutOff) {
-  Start({.reply_time = milliseconds(50)});
-  HttpCaller slow(address_, tls());
-  slow.Send("GET /large HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
-  ASSERT_THAT(slow.Read("\r\n"), StartsWith("HTTP/1.1 200"));
-  EXPECT_TRUE(ConnectionsBecome(0));
-}
-
-TEST_P(HttpServerTest, ACallerThatSaysNothingIsCutOff) {
-  Start({.handshake_time = milliseconds(50), .request_time = milliseconds(50)});
-  HttpCaller idle(address_, tls());
-  EXPECT_EQ(idle.Read(), "");
-  EXPECT_TRUE(idle.closed());
-}
-
-TEST_P(HttpServerTest, AConnectionThatEndedMakesRoomForAnother) {
-  Start({.connections = {1, 1}});
-  EXPECT_EQ(HttpStatus(HttpAnswer(address_, "/a", "GET", tls())), 200);
-  ASSERT_TRUE(ConnectionsBecome(0));
-  EXPECT_EQ(HttpStatus(HttpAnswer(address_, "/a", "GET", tls())), 200);
-}
-
-TEST_P(HttpServerTest, EndsWhileCallersAreConnected) {
-  Start();
-  HttpCaller idle(address_, tls());
-  HttpCaller slow(address_, tls());
-  slow.Send("GET /large HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
-  ASSERT_TRUE(ConnectionsBecome(2));
-  server_.reset();
-  EXPECT_EQ(idle.Read(), "");
-  EXPECT_TRUE(idle.closed());
 }
 
 INSTANTIATE_TEST_SUITE_P(Speeches, HttpServerTest,

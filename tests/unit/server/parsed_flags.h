@@ -28,8 +28,8 @@ inline ParsedFlags Parse(const std::vector<std::string>& arguments,
 }
 
 /// The message that the arguments are refused with; empty where they are not.
-inline std::string Refusal(const std::vector<std::string>& arguments,
-                           const Variables& variables = {}) {
+inline std::string FlagsRefusal(const std::vector<std::string>& arguments,
+                                const Variables& variables = {}) {
   const ParsedFlags parsed = Parse(arguments, variables);
   if (!parsed.exit) return "";
   EXPECT_EQ(parsed.exit->code, 2);

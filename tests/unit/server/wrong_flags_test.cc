@@ -24,7 +24,7 @@ struct WrongFlag {
 class WrongFlagsRefusal : public ::testing::TestWithParam<WrongFlag> {};
 
 TEST_P(WrongFlagsRefusal, WithTheOptionAndWhatItHad) {
-  EXPECT_THAT(Refusal(GetParam().arguments),
+  EXPECT_THAT(FlagsRefusal(GetParam().arguments),
               AllOf(HasSubstr(GetParam().option), HasSubstr(GetParam().had)));
 }
 
@@ -175,18 +175,18 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& row) { return std::string(row.param.name); });
 
 TEST(WrongFlagsTest, AVariableIsRefusedLikeAFlagAndNamed) {
-  EXPECT_THAT(Refusal({}, {{"ATTENTION_GRPC_PORT", "70000"}}),
+  EXPECT_THAT(FlagsRefusal({}, {{"ATTENTION_GRPC_PORT", "70000"}}),
               AllOf(HasSubstr("--grpc-port: 70000"),
                     HasSubstr("(ATTENTION_GRPC_PORT in the environment)")));
 }
 
 TEST(WrongFlagsTest, AnUnknownKeyInTheFileIsRefused) {
-  EXPECT_THAT(Refusal({"--config", ConfigFile("grpc-prot = 3\n")}),
+  EXPECT_THAT(FlagsRefusal({"--config", ConfigFile("grpc-prot = 3\n")}),
               HasSubstr("unknown key grpc-prot (the nearest is grpc-port)"));
 }
 
 TEST(WrongFlagsTest, AValueInTheFileIsRefused) {
-  EXPECT_THAT(Refusal({"--config", ConfigFile("grpc-port = 70000\n")}),
+  EXPECT_THAT(FlagsRefusal({"--config", ConfigFile("grpc-port = 70000\n")}),
               HasSubstr("--grpc-port: 70000"));
 }
 
@@ -199,7 +199,7 @@ struct WrongLine {
 class WrongLineRefusal : public ::testing::TestWithParam<WrongLine> {};
 
 TEST_P(WrongLineRefusal, WithTheLineAndItsKey) {
-  EXPECT_THAT(Refusal({"--config", ConfigFile(GetParam().file)}),
+  EXPECT_THAT(FlagsRefusal({"--config", ConfigFile(GetParam().file)}),
               HasSubstr(GetParam().says));
 }
 
