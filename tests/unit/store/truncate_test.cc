@@ -8,7 +8,8 @@
 #include <cstring>
 #include <functional>
 #include <optional>
-#include <utility>
+#include <semaphore>
+#include <thread>
 
 #include "core/store/sequence.h"
 #include "tests/support/status_matchers.h"
@@ -29,24 +30,32 @@ using testing::Tags;
 using testing::TagsOf;
 using testing::Unlimited;
 
-// A page of memory. Whoever first reads it does something else before.
+// A page of memory. Whoever first reads it waits until another thread has done
+// something.
 class WatchedPage {
  public:
-  explicit WatchedPage(std::function<void()> before_read)
-      : before_read_(std::move(before_read)),
-        size_(static_cast<size_t>(::sysconf(_SC_PAGESIZE))),
+  explicit WatchedPage(const std::function<void()>& before_read)
+      : size_(static_cast<size_t>(::sysconf(_SC_PAGESIZE))),
         memory_(::mmap(nullptr, size_, PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {
+                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)),
+        other_([this, before_read] {
+          touched_.acquire();
+          before_read();
+          ::mprotect(memory_, size_, PROT_READ);
+          done_.release();
+        }) {
     watched_ = this;
     struct sigaction action = {};
     action.sa_handler = [](int) {
-      ::mprotect(watched_->memory_, watched_->size_, PROT_READ);
-      watched_->before_read_();
+      watched_->touched_.release();
+      watched_->done_.acquire();
     };
     action.sa_flags = SA_RESETHAND;
     ::sigaction(SIGSEGV, &action, &before_);
   }
   ~WatchedPage() {
+    touched_.release();  // where nobody has read it
+    other_.join();
     ::sigaction(SIGSEGV, &before_, nullptr);
     ::munmap(memory_, size_);
   }
@@ -62,10 +71,12 @@ class WatchedPage {
  private:
   inline static WatchedPage* watched_ = nullptr;
 
-  const std::function<void()> before_read_;
   const size_t size_;
   void* const memory_;
+  std::binary_semaphore touched_{0};
+  std::binary_semaphore done_{0};
   struct sigaction before_ = {};
+  std::thread other_;
 };
 
 TEST(StoreTruncateTest, KeepsTheFirstKeysOfAllLayers) {
