@@ -69,9 +69,13 @@ class Recorded:
                     answer = self._ask(self.sequence, (keys, values), position, timeout)
                     self._note("attend", begin, **answer, **placed)
                 return
-            except AbortedError:
+            except AbortedError as error:
                 kind = "append" if number % 2 else "attend"
-                self._note(kind, begin, code="ABORTED", **placed)
+                done = error.appended
+                if done > 0:
+                    self._note("append", begin, keys=ids[:done], position=position)
+                left = {"keys": ids[done:], "position": position + done}
+                self._note(kind, begin, code="ABORTED", **left)
                 self.sequence.describe()
                 return
             except (DeadlineExceededError, ResourceExhaustedError):
@@ -150,9 +154,7 @@ class Recorded:
         end = end or time.monotonic_ns()
         position = told.pop("position", None)
         # What goes over the end of a range is an append for each; the last one answers.
-        # Where one is refused, those before it may have been done.
         made = []
-        is_refused = code == "ABORTED"
         for part in self.sequence._map.ranges if keys else ():
             if position < part.end < position + len(keys):
                 taken = part.end - position
@@ -160,16 +162,17 @@ class Recorded:
                     Operation(
                         "append",
                         begin,
-                        FOREVER if is_refused else end,
-                        "UNKNOWN" if is_refused else code,
+                        end,
+                        code,
                         keys=keys[:taken],
                         position=position,
                     )
                 )
                 keys, position = keys[taken:], part.end
-        if not (made and is_refused):
-            made.append(
-                Operation(kind, begin, end, code, keys=keys, position=position, **told)
-            )
+        made.append(
+            Operation(kind, begin, end, code, keys=keys, position=position, **told)
+        )
+        if code == "ABORTED":
+            made = made[:1]  # those behind it were not begun
         with self._lock:
             self._operations += made

@@ -74,15 +74,15 @@ def test_a_drain_goes_on_where_the_node_is_lost_that_has_just_taken_keys(normal)
     rows = normal(HEADS, 5, WIDTH), normal(HEADS, 5, WIDTH)
 
     def prepare(of):
-        copied = of._placement._copied
+        copied = of._replicas.new_replica
 
         def copy_and_lose(*arguments):
-            of._placement._copied = copied
+            of._replicas.new_replica = copied
             made = copied(*arguments)
             of._watch._lose(of._state.node(made.node))
             return made
 
-        of._placement._copied = copy_and_lose
+        of._replicas.new_replica = copy_and_lose
 
     with (
         AttentionCluster(3, name="taken", cpus=0) as cluster,

@@ -62,7 +62,7 @@ def test_what_is_being_made_is_not_swept(cluster, sequence):
 
         def sweep(of):
             for one in of._state.nodes():
-                of._placement.sweep(one.name)
+                of._replicas.sweep(one.name)
 
         asked(cluster._map, sweep)
         assert names_at(cluster, sequence.name) == made
@@ -76,7 +76,7 @@ def test_what_a_server_did_not_answer_to_is_deleted_later(cluster, sequence):
     name = sequence.name
 
     def delete(of):
-        client = of._placement.client(replica.node)
+        client = of._replicas.client(replica.node)
 
         def fail(_):
             raise DeadlineExceededError("told to fail")
@@ -87,5 +87,5 @@ def test_what_a_server_did_not_answer_to_is_deleted_later(cluster, sequence):
 
     asked(cluster._map, delete)
     assert any(names_at(cluster, name).values())
-    asked(cluster._map, lambda of: of._placement.sweep(replica.node))
+    asked(cluster._map, lambda of: of._replicas.sweep(replica.node))
     assert not any(names_at(cluster, name).values())

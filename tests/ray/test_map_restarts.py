@@ -95,8 +95,7 @@ def held_by_map(cluster):
     """Of what comes and goes: locks by sequence, clients by target, and targets."""
 
     def asked(of):
-        placement = of._placement
-        return list(of._state._locks), list(placement._clients), of.targets()
+        return list(of._state._locks), list(of._replicas._clients), of.targets()
 
     return ray.get(cluster._map.__ray_call__.remote(asked), timeout=60)
 

@@ -9,14 +9,18 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-from attention_client.errors import AttentionError
-from attention_client.ray import checkpoints, moving
+from attention_client.ray import checkpoints
 from attention_client.ray.placing import Placement
 from attention_client.ray.ranges import Range, Replica, SequenceMap
+from attention_client.ray.replicas import Replicas
 
 
 def export(
-    placement: Placement, publishing: threading.Lock, name: str, folder: Path
+    replicas: Replicas,
+    placement: Placement,
+    publishing: threading.Lock,
+    name: str,
+    folder: Path,
 ) -> int:
     """Bytes of a checkpoint that takes the place of an earlier one in its folder.
 
@@ -25,13 +29,13 @@ def export(
     folder.mkdir(parents=True, exist_ok=True)
     index = folder / checkpoints.INDEX
     token = os.urandom(6).hex()
-    with _forked(placement, name) as known, _removed_unless_done() as new:
+    with _forked(replicas, placement, name) as known, _removed_unless_done() as new:
         parts: list[checkpoints.Part] = []
         size = 0
         for part in known.ranges:
             file = f"{part.start}.{token}.safetensors"
             new.append(folder / file)
-            size += _written(placement, part, str(folder / file))
+            size += replicas.written(part, str(folder / file))
             parts.append(checkpoints.Part(part.start, part.capacity, file))
         partial = folder / f"sequence.{token}.part"
         new.append(partial)
@@ -49,7 +53,9 @@ def export(
 
 
 @contextlib.contextmanager
-def _forked(placement: Placement, name: str) -> Iterator[SequenceMap]:
+def _forked(
+    replicas: Replicas, placement: Placement, name: str
+) -> Iterator[SequenceMap]:
     """A sequence as it is, each range at one server, while the context lasts.
 
     No map names it, so that nobody moves it: it is gone with a server that is.
@@ -62,23 +68,11 @@ def _forked(placement: Placement, name: str) -> Iterator[SequenceMap]:
             # The last one first: appends go on, and are in the earlier ranges, too.
             for part in reversed(known.ranges):
                 first = dataclasses.replace(part, replicas=part.replicas[:1])
-                parts.append(placement.fork_range(known, first, None))
+                parts.append(replicas.fork_range(known, first, None))
                 forks += parts[-1].replicas
         yield known.changed(reversed(parts))
     finally:
-        placement.delete(forks)
-
-
-def _written(placement: Placement, part: Range, file: str) -> int:
-    """Bytes of a file of a range that is at one server."""
-    [(actor, name)] = placement._actors(part.replicas)
-    try:
-        size: int = moving.ask(actor, "write", name, file, timeout=None)
-    except (AttentionError, OSError):
-        placement._actors(part.replicas)  # where it has been drained, that is why
-        raise
-    placement._figures.add("export", size)
-    return size
+        replicas.delete(forks)
 
 
 @contextlib.contextmanager

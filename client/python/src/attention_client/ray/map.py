@@ -1,8 +1,9 @@
 """The cluster's map: which positions of which sequence are where.
 
 It lives in a named actor, and in Ray's own key-value store, where the actor finds it
-again after a restart. state.py says what a change of the map is, placing.py what it
-does at the servers, watching.py what goes on without being asked; this says when.
+again after a restart. state.py says what a change of the map is, placing.py how keys
+move with it, replicas.py what servers do for that, watching.py what goes on without
+being asked; this says when.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from attention_client.ray.figures import Figures
 from attention_client.ray.node import NodeReport
 from attention_client.ray.placing import Placement
 from attention_client.ray.ranges import Range, Replica, SequenceMap, capacity
+from attention_client.ray.replicas import Replicas
 from attention_client.ray.state import State
 from attention_client.ray.watching import Watch
 
@@ -72,9 +74,11 @@ class MapActor:
         self._ended = threading.Event()
         self._publishing = threading.Lock()  # each export deletes the one before it
         self._figures = Figures(name.rsplit(".", 1)[0])
-        self._placement = Placement(self._state, connect, self._ended, self._figures)
+        self._replicas = Replicas(self._state, connect, self._figures)
+        self._placement = Placement(self._state, self._replicas, self._ended)
         self._watch = Watch(
             self._state,
+            self._replicas,
             self._placement,
             connect,
             self._ended,
@@ -124,7 +128,7 @@ class MapActor:
             self._watch.rebuild()  # for ranges that may have found no node meanwhile
             raise
         self._state.remove_node(name)
-        self._placement.forget(node)
+        self._replicas.forget(node)
         self._watch.let_go(node)
 
     @_without_lost_nodes
@@ -199,7 +203,7 @@ class MapActor:
                 size = capacity(known, end, len(self._state.usable()))
                 nodes = self._state.places(known, known.replicas)
                 try:
-                    part = self._placement.new_range(known, known.end, size, nodes)
+                    part = self._replicas.new_range(known, known.end, size, nodes)
                 except UnavailableError:
                     if not any([self._watch.check(node.name) for node in nodes]):
                         raise
@@ -251,12 +255,12 @@ class MapActor:
             parts: list[Range] = []
             try:
                 # Who deletes it waits, or has done so.
-                with self._state.lock(new_name), self._placement.undone() as forked:
+                with self._state.lock(new_name), self._replicas.undone() as forked:
                     self._state.get(new_name)
                     # The last one first: appends go on, and are in the earlier ranges,
                     # too.
                     for part in reversed(kept):
-                        parts.append(self._placement.fork_range(made, part, length))
+                        parts.append(self._replicas.fork_range(made, part, length))
                         forked += parts[-1].replicas
                     self._state.put(made.changed(reversed(parts)))
             except BaseException:
@@ -280,7 +284,7 @@ class MapActor:
             self._placement.check_length(known, length)
             kept: list[Range] = []
             gone: list[Replica] = []
-            with self._placement.undone() as forked:
+            with self._replicas.undone() as forked:
                 for part in known.ranges:
                     if part.start >= length and part is not known.ranges[0]:
                         gone += part.replicas
@@ -288,13 +292,13 @@ class MapActor:
                         kept.append(part)
                     else:
                         # By other names: an append that is under way goes nowhere.
-                        kept.append(self._placement.fork_range(known, part, length))
+                        kept.append(self._replicas.fork_range(known, part, length))
                         forked += kept[-1].replicas
                         gone += part.replicas
                 # Marks are cut off, too.
                 known = dataclasses.replace(known.changed(kept), moving=None)
                 known = self._state.put(known)
-            self._placement.delete(gone)
+            self._replicas.delete(gone)
             return known
 
     def delete(self, name: str) -> None:
@@ -302,7 +306,7 @@ class MapActor:
             known = self._state.get(name)
             self._state.remove(name)
             for part in known.ranges:
-                self._placement.delete(part.replicas)
+                self._replicas.delete(part.replicas)
 
     def give_up(self, name: str) -> None:
         """Deletes what somebody has asked for, who is not waiting for it any more.
@@ -315,7 +319,9 @@ class MapActor:
     @_without_lost_nodes
     def export(self, name: str, folder: str) -> int:
         """The files of an earlier checkpoint are whole until its index is replaced."""
-        return exporting.export(self._placement, self._publishing, name, Path(folder))
+        return exporting.export(
+            self._replicas, self._placement, self._publishing, name, Path(folder)
+        )
 
     def import_sequence(
         self, folder: str, name: str, replicas: int
@@ -327,7 +333,7 @@ class MapActor:
         made = self.create(name, told.form, replicas, told.range_keys)
         try:
             with self._placement.changing(made.name) as known:
-                self._placement.delete(
+                self._replicas.delete(
                     [r for part in known.ranges for r in part.replicas]
                 )
                 known = self._state.put(known.changed([]))
@@ -338,9 +344,7 @@ class MapActor:
                             f"{known.end} on"
                         )
                     file = str(Path(folder) / one.file)
-                    part = self._placement.imported(
-                        known, one.start, one.capacity, file
-                    )
+                    part = self._replicas.imported(known, one.start, one.capacity, file)
                     known = self._state.put(known.changed([*known.ranges, part]))
             self._check_no_gap(made.name, [one.file for one in told.parts])
             return self.describe(made.name)

@@ -18,6 +18,7 @@ from attention_client.ray import moving
 from attention_client.ray.figures import Figures
 from attention_client.ray.node import NodeReport, answers
 from attention_client.ray.placing import Placement
+from attention_client.ray.replicas import Replicas
 from attention_client.ray.state import Node, State
 
 _CHECK = 1.0  # seconds between two looks at every node
@@ -40,6 +41,7 @@ class Watch:
     def __init__(
         self,
         state: State,
+        replicas: Replicas,
         placement: Placement,
         connect: Mapping[str, Any],
         ended: threading.Event,
@@ -47,6 +49,7 @@ class Watch:
         figures: Figures,
     ) -> None:
         self._state = state
+        self._replicas = replicas
         self._placement = placement
         self._connect = moving.plain(connect)
         self._ended = ended
@@ -148,7 +151,7 @@ class Watch:
     def _lose(self, node: Node) -> None:
         _logger.warning("node %s is lost", node.name)
         if self._state.lose(node.name):
-            self._placement.forget(node)
+            self._replicas.forget(node)
             self._rebuilding.set()
             self._start(f"reviving {node.name}", self._revive, node)
 
@@ -231,6 +234,6 @@ class Watch:
         while True:
             for node in self._state.nodes():
                 what = f"sweeping {node.name}"
-                self._logged(what, self._placement.sweep, node.name)
+                self._logged(what, self._replicas.sweep, node.name)
             if self._ended.wait(_SWEEP):
                 return

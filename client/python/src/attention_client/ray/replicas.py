@@ -1,0 +1,224 @@
+"""A range's replicas at their servers: made, counted, copied and deleted."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from attention_client.client import Client
+from attention_client.errors import (
+    AttentionError,
+    DeadlineExceededError,
+    NotFoundError,
+    OutOfRangeError,
+    UnavailableError,
+)
+from attention_client.ray import moving
+from attention_client.ray.figures import Figures
+from attention_client.ray.ranges import Range, Replica, SequenceMap
+from attention_client.ray.state import Node, State
+
+_UNANSWERED = (UnavailableError, NotFoundError, DeadlineExceededError)
+
+
+class Replicas:
+    """Of all sequences. Who makes or deletes one has the map say so.
+
+    connect: how servers are called, as of Client.
+    """
+
+    def __init__(
+        self, state: State, connect: Mapping[str, Any], figures: Figures
+    ) -> None:
+        self._state = state
+        self._figures = figures
+        self._connect = moving.plain(connect)
+        self._clients: dict[str, Client] = {}
+        # Those whose servers have not answered when they were to be deleted.
+        self._undeleted: set[Replica] = set()
+
+    @contextlib.contextmanager
+    def undone(self) -> Iterator[list[Replica]]:
+        """Replicas that are listed are deleted where the block fails.
+
+        They are listed before they are made: an answer may be lost.
+        """
+        made: list[Replica] = []
+        try:
+            yield made
+        except BaseException:
+            self.delete(made)
+            raise
+
+    def client(self, node: str) -> Client:
+        target = self._node(node).target
+        client = self._clients.get(target)  # others may forget() it at any moment
+        if client is None:
+            client = Client(target, **self._connect)
+            client = self._clients.setdefault(target, client)
+        return client
+
+    def forget(self, node: Node) -> None:
+        """Lets go of its client: calls that it has are finished."""
+        self._clients.pop(node.target, None)
+        for replica in list(self._undeleted):
+            if replica.node == node.name:
+                self._undeleted.discard(replica)
+
+    def clients_of(self, part: Range) -> list[tuple[Client, Replica]]:
+        return [(self.client(replica.node), replica) for replica in part.replicas]
+
+    def new_range(
+        self, known: SequenceMap, start: int, size: int, nodes: Sequence[Node]
+    ) -> Range:
+        form = known.form
+        with self.undone() as replicas:
+            for node in nodes:
+                name = self._state.new_name(known.name, start)
+                replicas.append(Replica(node.name, name))
+                self.client(node.name).sequence(
+                    heads=form.heads,
+                    width=form.key_width,
+                    value_width=form.value_width,
+                    layers=form.layers,
+                    dtype=form.datatype,
+                    name=name,
+                    label=self._state.name,
+                )
+        return Range(start, size, tuple(replicas))
+
+    def imported(self, known: SequenceMap, start: int, size: int, file: str) -> Range:
+        with self.undone() as replicas:
+            for node in self._state.places(known, known.replicas):
+                name = self._state.new_name(known.name, start)
+                replicas.append(Replica(node.name, name))
+                read = (file, name, self._state.name)
+                moving.ask(node.actor, "read", *read, timeout=None)
+                self._figures.add("import", Path(file).stat().st_size)
+        return Range(start, size, tuple(replicas))
+
+    def written(self, part: Range, file: str) -> int:
+        """Bytes of a file of a range that is at one server."""
+        [(actor, name)] = self._actors(part.replicas)
+        try:
+            size: int = moving.ask(actor, "write", name, file, timeout=None)
+        except (AttentionError, OSError):
+            self._actors(part.replicas)  # where it has been drained, that is why
+            raise
+        self._figures.add("export", size)
+        return size
+
+    def fork_range(self, made: SequenceMap, part: Range, length: int | None) -> Range:
+        """made: whose range it becomes. length: of the sequence; None: all of it.
+
+        One that is lost begins anew where none of its keys are kept.
+        """
+        cut = None if length is None or length >= part.end else length - part.start
+        if cut == 0 and not part.replicas:
+            nodes = self._state.places(made, made.replicas)
+            return self.new_range(made, part.start, part.capacity, nodes)
+        if cut is None and len(part.replicas) > 1:
+            # Appends go on: each replica is forked where all of them are now.
+            counts = set(self.least(made, part) or ())
+            cut = counts.pop() if len(counts) == 1 else None
+        with self.undone() as replicas:
+            for client, replica in self.clients_of(part):
+                name = self._state.new_name(made.name, part.start)
+                replicas.append(Replica(replica.node, name))
+                client.open_sequence(replica.name).fork(name, cut)
+        return dataclasses.replace(part, replicas=tuple(replicas))
+
+    def new_replica(
+        self,
+        known: SequenceMap,
+        part: Range,
+        sources: Sequence[Replica],
+        counts: list[int],
+        node: str,
+    ) -> Replica:
+        """A new replica with the first keys of a range, counts of each layer.
+
+        sources: those of its replicas that have them. Where the node has one already,
+        they share memory: there may be no more.
+        """
+        starts = [min(counts)] * len(counts)
+        here = [replica for replica in part.replicas if replica.node == node]
+        made: Range | None = None
+        if here:
+            one = dataclasses.replace(part, replicas=tuple(here))
+            # Not where it is gone, or behind: then as at any other node.
+            with contextlib.suppress(NotFoundError, OutOfRangeError):
+                made = self.fork_range(known, one, part.start + min(counts))
+        if made is None:
+            starts = [0] * len(counts)
+            nodes = [self._node(node)]
+            made = self.new_range(known, part.start, part.capacity, nodes)
+        with self.undone() as undone:
+            undone += made.replicas
+            (replica,) = made.replicas
+            if starts != counts:
+                self.copy(sources, counts, replica, starts)
+        return replica
+
+    def copy(
+        self,
+        sources: Sequence[Replica],
+        counts: Sequence[int],
+        target: Replica,
+        starts: Sequence[int],
+    ) -> None:
+        """Has target take keys of the first source that is there.
+
+        counts: keys of each layer that it has then. starts: those that it has.
+        """
+        size = moving.copy(
+            self._actors(sources),
+            counts,
+            self._node(target.node).target,
+            target.name,
+            starts,
+        )
+        self._figures.add("move", size)
+
+    def held(self, known: SequenceMap, part: Range) -> list[tuple[int, ...]]:
+        """Keys of each layer, at each replica."""
+        return [
+            moving.held(client, known, part, replica)
+            for client, replica in self.clients_of(part)
+        ]
+
+    def least(self, known: SequenceMap, part: Range) -> list[int] | None:
+        """Keys of each layer that all replicas have; None: there is none."""
+        held = self.held(known, part)
+        return [min(counts) for counts in zip(*held, strict=True)] or None
+
+    def delete(self, replicas: Sequence[Replica]) -> None:
+        for replica in replicas:
+            # What is gone with its server is gone; one that does not answer is no
+            # reason to fail: sweep() asks it again.
+            with contextlib.suppress(*_UNANSWERED):
+                client = self.client(replica.node)
+                self._undeleted.add(replica)
+                client.delete_sequences([replica.name])
+                self._undeleted.discard(replica)
+
+    def sweep(self, node: str) -> None:
+        """Deletes what a map that has ended, or delete(), could not at a node."""
+        with contextlib.suppress(*_UNANSWERED):
+            kept = self.client(node).sequences(label=self._state.name)
+            left = self._state.left_over([one.name for one in kept])
+            self.delete([Replica(node, name) for name in left])
+            self.delete([one for one in list(self._undeleted) if one.node == node])
+
+    def _node(self, name: str) -> Node:
+        try:
+            return self._state.node(name)
+        except NotFoundError:
+            raise UnavailableError(f"node: {name!r} has gone") from None
+
+    def _actors(self, replicas: Sequence[Replica]) -> list[tuple[str, str]]:
+        """Of their nodes, and the names that these have for them."""
+        return [(self._node(one.node).actor, one.name) for one in replicas]
