@@ -194,6 +194,8 @@ class InputBringer {
         up_.AppendView(HeadOf(block, b, head));
       }
     }
+    // The bytes behind it are the next block's.
+    up_.Finish().IgnoreError();
   }
 
   void Move(const TensorView& view, std::byte* to, const Shape& strides) {

@@ -259,6 +259,21 @@ TEST_F(ResidentTest, BlocksMayLieOnTheHostAndOnTheDevice) {
   EXPECT_TRUE(SameBits(found, expected));
 }
 
+// Some bytes between what is copied before and behind them.
+TEST_F(ResidentTest, ASmallLastBlockMayLieOnTheDeviceAlone) {
+  ProblemSpec spec = Spec();
+  spec.batch = spec.kv_heads = 1;
+  spec.key_length = 16;
+  spec.keys_per_block = 15;
+  const OwnedProblem owned = MakeProblem(spec, TestSeed());
+  ASSERT_OK_AND_ASSIGN(const Results expected,
+                       test::RunOn(*engine_, owned.problem));
+  AttentionProblem problem = owned.problem;
+  PutOnDevice(problem.key_value[1].key);
+  ASSERT_OK_AND_ASSIGN(const Results found, RunResident(*engine_, problem));
+  EXPECT_TRUE(SameBits(found, expected));
+}
+
 TEST_F(ResidentTest, WhatLiesInPlaceTakesNoMemoryOfThePlan) {
   const OwnedProblem owned = MakeProblem(Spec(), TestSeed());
   const ValidatedProblem valid = Validate(owned.problem).value();
