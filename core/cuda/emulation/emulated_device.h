@@ -29,6 +29,9 @@ struct Faults {
   std::function<void()> before_free = nullptr;
   /// Whether there is no cuBLAS.
   std::atomic<bool> without_gemm = false;
+  /// Whether allocations lie edge to edge, each behind the last one, as a real
+  /// device's may. To be set before the first one.
+  bool edge_to_edge = false;
   /// Bytes that the device has.
   std::atomic<int64_t> memory = int64_t{1} << 40;
   /// Bytes that are taken of it now, and streams that were made of it.
