@@ -181,7 +181,10 @@ absl::Status DeviceRunner::WithStream(
     GiveBackStream(nullptr);
     return stream.status();
   }
-  (*stream)->SetWatch({.look = job.look, .stop = job.stop, .grace = grace_});
+  (*stream)->SetWatch({.look = job.look,
+                       .stop = job.stop,
+                       .grace = grace_,
+                       .marks = &marks_reached_});
   absl::Status status = run(**stream);
   (*stream)->SetWatch({});
   // A stream that has failed is not used again.

@@ -119,8 +119,9 @@ class EmulatedStream final : public Stream {
   absl::StatusOr<bool> Reached(int index) override {
     absl::Status health = state_->Health();
     if (!health.ok()) return health;
-    if (hangs_) return false;
+    if (hangs_ || state_->faults->marks < queues_until_) return false;
     CopyUpTo(marks_[static_cast<size_t>(index)]);
+    ++state_->faults->marks;
     return true;
   }
 
@@ -134,6 +135,10 @@ class EmulatedStream final : public Stream {
     }
     if (Is(state_->faults->aborts_in, kernel)) std::abort();
     hangs_ = hangs_ || Is(state_->faults->hangs_in, kernel);
+    if (Is(state_->faults->queues_in, kernel)) {
+      state_->faults->queues_in = nullptr;
+      queues_until_ = state_->faults->marks + state_->faults->queues_behind;
+    }
     return absl::OkStatus();
   }
 
@@ -187,6 +192,7 @@ class EmulatedStream final : public Stream {
   int64_t begun_ = 0;
   mutable int64_t done_ = 0;
   bool hangs_ = false;
+  int64_t queues_until_ = 0;  // so many marks were reached
 };
 
 class EmulatedDevice final : public Device {

@@ -24,6 +24,12 @@ struct Faults {
   /// process.
   std::atomic<const char*> hangs_in = nullptr;
   std::atomic<const char*> aborts_in = nullptr;
+  /// Likewise, one that stands behind the work of other streams: its stream's
+  /// marks are reached once others have reached so many. Of one launch.
+  std::atomic<const char*> queues_in = nullptr;
+  std::atomic<int64_t> queues_behind = 0;
+  /// Marks that were reached.
+  std::atomic<int64_t> marks = 0;
   /// Called, where set, before memory is freed: a real device waits there for
   /// what runs. To be set while nothing frees any.
   std::function<void()> before_free = nullptr;
