@@ -117,6 +117,26 @@ TEST_F(LostDeviceTest, ADeviceThatDoesNotStopIsGivenUp) {
                         "stop"));
 }
 
+// So that what it was given by then is not long.
+TEST_F(LostDeviceTest, ADeviceIsGivenFewBandsOfProductsAtOnce) {
+  owned_ = MakeProblem({.batch = 1,
+                        .query_heads = 1,
+                        .query_length = 40,
+                        .wanted = {.weights = true}},
+                       TestSeed());
+  Start({.plan = {.least_gemm_elements = 1, .score_bytes = 1, .slice_work = 1},
+         .stop_grace = std::chrono::nanoseconds(0)});
+  faults_[0]->hangs_in = "softmax_rows";
+  std::stop_source stop;
+  int looks = 0;
+  const AttentionJob job = RunJob(stop.get_token(), [&] {
+    if (++looks == 100) stop.request_stop();
+  });
+  EXPECT_EQ(job.status.code(), absl::StatusCode::kCancelled) << job.status;
+  EXPECT_EQ(job.tiles_total, 40);
+  EXPECT_EQ(job.tiles_computed, 1);
+}
+
 TEST_F(LostDeviceTest, ADeviceIsGivenUpInSlicesToo) {
   owned_ = MakeProblem({.batch = 6, .query_length = 9}, TestSeed());
   Start(
