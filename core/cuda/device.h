@@ -175,9 +175,10 @@ class Device {
   virtual void CloseShared(std::byte* memory) = 0;
 
   /// Lets every device of the process copy from and to host memory by itself,
-  /// until UnpinHost(): whole pages. Whatever the system says where it cannot.
+  /// until UnpinHost(): whole pages. Whatever the system says where it cannot;
+  /// of UnpinHost(), the memory must then stay mapped (PinnedMemory).
   virtual absl::Status PinHost(absl::Span<std::byte> memory) = 0;
-  virtual void UnpinHost(absl::Span<std::byte> memory) = 0;
+  virtual absl::Status UnpinHost(absl::Span<std::byte> memory) = 0;
 
   /// Copies `bytes` to host memory, and waits for it.
   virtual absl::Status CopyToHost(const std::byte* from, std::byte* to,

@@ -36,9 +36,8 @@ class PinnedPages final : public PinnedMemory {
  public:
   PinnedPages(std::shared_ptr<Device> device, absl::Span<std::byte> memory)
       : device_(std::move(device)), memory_(memory) {}
-  ~PinnedPages() override { device_->UnpinHost(memory_); }
-  PinnedPages(const PinnedPages&) = delete;
-  PinnedPages& operator=(const PinnedPages&) = delete;
+
+  bool Release() override { return device_->UnpinHost(memory_).ok(); }
 
  private:
   const std::shared_ptr<Device> device_;

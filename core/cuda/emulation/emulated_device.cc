@@ -278,9 +278,11 @@ class EmulatedDevice final : public Device {
     ++state_->faults->pinned;
     return absl::OkStatus();
   }
-  void UnpinHost(absl::Span<std::byte> memory) override {
+  absl::Status UnpinHost(absl::Span<std::byte> memory) override {
     state_->pinned.Remove(memory);
-    --state_->faults->pinned;
+    absl::Status health = state_->Health();
+    if (health.ok()) --state_->faults->pinned;
+    return health;
   }
 
   absl::Status CopyToHost(const std::byte* from, std::byte* to,
