@@ -112,7 +112,7 @@ class Backend {
       absl::string_view handle, int64_t device, int64_t bytes) const;
 
   /// Lets its devices reach `memory`, whole pages that stay mapped until the
-  /// result is gone: worth while for tensors that come from there again and
+  /// result is released: worth while for tensors that come from there again and
   /// again. Null where there is no device, or where the system does not allow
   /// it: such memory is then copied as any other is.
   virtual std::unique_ptr<PinnedMemory> PinHostMemory(

@@ -29,11 +29,16 @@ class DeviceMemory {
                                   absl::Span<std::byte> to) const = 0;
 };
 
-/// Host memory that CUDA devices read and write themselves until this object
-/// goes, so that its tensors need not be copied to staging buffers.
+/// Host memory that CUDA devices read and write themselves until Release(), so
+/// that its tensors need not be copied to staging buffers.
 class PinnedMemory {
  public:
   virtual ~PinnedMemory() = default;
+
+  /// Once, before the memory is unmapped. False where the driver cannot be told
+  /// any more, because its device is lost: the memory must then stay mapped, or
+  /// what is mapped at its addresses next would be taken for it.
+  [[nodiscard]] virtual bool Release() = 0;
 };
 
 }  // namespace attention

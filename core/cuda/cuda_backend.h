@@ -23,8 +23,9 @@ struct CudaBackendOptions {
   /// means cuda::MemoryPool::kShare of what is free at the first job.
   std::optional<int64_t> memory_limit = {};
   bool experimental = kCudaIsExperimental;
-  /// How long a device may go on with a job that was to stop. After that it is
-  /// given up: nothing is computed on it any more.
+  /// How long a device may go on with a job that was to stop, without coming to
+  /// an end of any other's work (cuda::Watch). After that it is given up:
+  /// nothing is computed on it any more.
   std::chrono::nanoseconds stop_grace = std::chrono::seconds(10);
   cuda::PlanOptions plan = {};
 };

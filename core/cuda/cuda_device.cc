@@ -121,11 +121,11 @@ class CudaDevice final : public Device {
     return status;
   }
 
-  void UnpinHost(absl::Span<std::byte> memory) override {
+  absl::Status UnpinHost(absl::Span<std::byte> memory) override {
     Pinned().Remove(memory);
-    if (!Select().ok()) return;
-    health_.Check("cudaHostUnregister", cudaHostUnregister(memory.data()))
-        .IgnoreError();
+    if (absl::Status status = Select(); !status.ok()) return status;
+    return health_.Check("cudaHostUnregister",
+                         cudaHostUnregister(memory.data()));
   }
 
   absl::Status CopyToHost(const std::byte* from, std::byte* to,

@@ -194,7 +194,9 @@ absl::Status CudaJob::BeginLaunch() {
 absl::Status CudaJob::Gemms() {
   const int64_t count = GemmCount(plan_);
   for (int64_t n = 0; n < count; ++n) {
-    absl::Status status = BeginLaunch();
+    absl::Status status;
+    if (n > 0 && n % plan_.gemm_bands == 0) status = stream_.Synchronize();
+    if (status.ok()) status = BeginLaunch();
     if (status.ok()) status = GemmOf(GemmRowsOf(plan_, n));
     if (!status.ok()) return status;
   }

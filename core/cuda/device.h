@@ -1,6 +1,7 @@
 #ifndef ATTENTION_CORE_CUDA_DEVICE_H_
 #define ATTENTION_CORE_CUDA_DEVICE_H_
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -63,11 +64,17 @@ inline constexpr int64_t kWorkspaceBytes = int64_t{32} << 20;
 inline constexpr int64_t kMostGridBlocks = std::numeric_limits<int32_t>::max();
 
 /// What a thread does while it waits for a device. Once a stop was requested,
-/// the device has `grace` to come back; then it is given up.
+/// the device has `grace` to come back, and again after each mark that any of
+/// its streams reaches: this one's work may stand behind others'. Without any
+/// for so long, or after `patience`, it is given up.
 struct Watch {
   std::function<void()> look = {};  // called again and again, where set
   std::stop_token stop = {};
   std::chrono::nanoseconds grace = std::chrono::seconds(10);
+  std::chrono::nanoseconds patience = std::chrono::minutes(5);
+  /// How many marks the device's streams were seen to reach: counted on, where
+  /// set. To outlive the stream's waiting.
+  std::atomic<int64_t>* marks = nullptr;
 };
 
 /// Work of one device in order, for one thread at a time. Copies go through
@@ -168,9 +175,10 @@ class Device {
   virtual void CloseShared(std::byte* memory) = 0;
 
   /// Lets every device of the process copy from and to host memory by itself,
-  /// until UnpinHost(): whole pages. Whatever the system says where it cannot.
+  /// until UnpinHost(): whole pages. Whatever the system says where it cannot;
+  /// of UnpinHost(), the memory must then stay mapped (PinnedMemory).
   virtual absl::Status PinHost(absl::Span<std::byte> memory) = 0;
-  virtual void UnpinHost(absl::Span<std::byte> memory) = 0;
+  virtual absl::Status UnpinHost(absl::Span<std::byte> memory) = 0;
 
   /// Copies `bytes` to host memory, and waits for it.
   virtual absl::Status CopyToHost(const std::byte* from, std::byte* to,

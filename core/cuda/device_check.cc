@@ -88,7 +88,7 @@ absl::Status CheckRearrange(Device& device, Stream& stream, std::byte* memory,
 
 absl::Status CheckPinned(Device& device, Stream& stream, std::byte* memory) {
   const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-  const std::unique_ptr<void, void (*)(void*)> held(
+  std::unique_ptr<void, void (*)(void*)> held(
       std::aligned_alloc(page, 2 * kBytes), &std::free);
   if (held == nullptr) return absl::ResourceExhaustedError("pinned memory");
   const absl::Span<std::byte> all = {static_cast<std::byte*>(held.get()),
@@ -104,8 +104,11 @@ absl::Status CheckPinned(Device& device, Stream& stream, std::byte* memory) {
   for (int64_t n = 0; n < kBytes && status.ok(); ++n) {
     if (found[n] != PatternAt(n)) status = WrongByte("pinned memory", n);
   }
-  device.UnpinHost(all);
-  return status;
+  const absl::Status unpinned = device.UnpinHost(all);
+  if (!unpinned.ok()) {
+    [[maybe_unused]] void* const stays = held.release();
+  }
+  return status.ok() ? unpinned : status;
 }
 
 }  // namespace

@@ -36,9 +36,8 @@ class PinnedPages final : public PinnedMemory {
  public:
   PinnedPages(std::shared_ptr<Device> device, absl::Span<std::byte> memory)
       : device_(std::move(device)), memory_(memory) {}
-  ~PinnedPages() override { device_->UnpinHost(memory_); }
-  PinnedPages(const PinnedPages&) = delete;
-  PinnedPages& operator=(const PinnedPages&) = delete;
+
+  bool Release() override { return device_->UnpinHost(memory_).ok(); }
 
  private:
   const std::shared_ptr<Device> device_;
@@ -181,7 +180,10 @@ absl::Status DeviceRunner::WithStream(
     GiveBackStream(nullptr);
     return stream.status();
   }
-  (*stream)->SetWatch({.look = job.look, .stop = job.stop, .grace = grace_});
+  (*stream)->SetWatch({.look = job.look,
+                       .stop = job.stop,
+                       .grace = grace_,
+                       .marks = &marks_reached_});
   absl::Status status = run(**stream);
   (*stream)->SetWatch({});
   // A stream that has failed is not used again.

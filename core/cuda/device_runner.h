@@ -99,6 +99,7 @@ class DeviceRunner {
   MemoryPool pool_;
   DevicePages pages_;
   std::atomic<int64_t> problems_ = 0;
+  std::atomic<int64_t> marks_reached_ = 0;
   std::mutex mutex_;
   std::vector<std::unique_ptr<Stream>> streams_;  // that no job uses
   int64_t streams_in_use_ = 0;

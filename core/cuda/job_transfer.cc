@@ -194,6 +194,8 @@ class InputBringer {
         up_.AppendView(HeadOf(block, b, head));
       }
     }
+    // The bytes behind it are the next block's.
+    up_.Finish().IgnoreError();
   }
 
   void Move(const TensorView& view, std::byte* to, const Shape& strides) {
@@ -340,7 +342,8 @@ absl::Status WriteEmptyResults(const AttentionJob& job, Stream* stream) {
                      problem.Sink(piece.batch, piece.head));
                  const size_t bytes = lse.size() * sizeof(float);
                  if (on_device) {
-                   up->BeginNext(piece.at);
+                   // What lies between two pieces is the caller's.
+                   up->Begin(piece.at);
                    up->Append(lse.data(), static_cast<int64_t>(bytes));
                  } else {
                    std::memcpy(piece.at, lse.data(), bytes);

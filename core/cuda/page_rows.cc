@@ -52,6 +52,10 @@ PagePlace PlaceIn(const PageForm& form, std::byte* memory) {
 
 PageRowsUpload::PageRowsUpload(absl::Span<const PageRows> rows) {
   for (const PageRows& of : rows) {
+    if (of.end - of.first == of.form.keys) {
+      whole_.push_back(&of);
+      continue;
+    }
     Add(of.block->key, of, of.place.key);
     Add(of.block->value, of, of.place.value);
   }
@@ -70,7 +74,6 @@ void PageRowsUpload::Add(const TensorView& view, const PageRows& rows,
                .staged = bytes_};
   part.from.data += rows.first * view.strides[2];
   part.from.shape[2] = count;
-  if (count == rows.form.keys) return whole_.push_back(part);
   bytes_ += Aligned(rows.form.heads * count * view.strides[2]);
   parts_.push_back(part);
 }
@@ -78,10 +81,15 @@ void PageRowsUpload::Add(const TensorView& view, const PageRows& rows,
 absl::Status PageRowsUpload::Begin(const KernelTable& kernels, Stream& stream,
                                    std::byte* memory) const {
   Uploader up(stream);
-  for (const Part& part : whole_) {
-    up.BeginNext(part.to);
-    up.AppendView(part.from);
+  // No copy may reach over two allocations, which may lie edge to edge: each
+  // page begins one, and so does what is staged.
+  for (const PageRows* page : whole_) {
+    up.Begin(page->place.key);
+    up.AppendView(page->block->key);
+    up.BeginNext(page->place.value);
+    up.AppendView(page->block->value);
   }
+  up.Begin(memory);
   std::vector<RearrangeArgs> args;
   std::vector<int64_t> first_blocks;
   LaunchShape shape;

@@ -76,12 +76,12 @@ class PageRowsUpload {
   struct Part {
     TensorView from;  // (heads, count, width)
     std::byte* to;    // the first of them, in the page
-    int64_t staged;   // offset in the memory, where they are not the whole page
+    int64_t staged;   // offset in the memory
   };
 
   void Add(const TensorView& view, const PageRows& rows, std::byte* page);
 
-  std::vector<Part> whole_;
+  std::vector<const PageRows*> whole_;
   std::vector<Part> parts_;
   int64_t args_at_ = 0;
   int64_t blocks_at_ = 0;

@@ -59,7 +59,7 @@ struct PlanOptions {
   int64_t slice_bytes = int64_t{8} << 20;
   /// Multiply-adds of a slice, less than a second of FP32: a job can be stopped
   /// between slices. One with more goes in slices of its batch, its heads or
-  /// its rows.
+  /// its rows; bands of products are waited for in between.
   double slice_work = double{int64_t{1} << 42};
   /// Bytes of device memory of the jobs that go in one launch together, at
   /// most: those that are given together, and are not sliced.
@@ -100,6 +100,8 @@ struct Plan {
   /// kGemm: rows of scores that are held at once, a band. Whole kv groups
   /// of Hq / Hkv * Lq rows of one batch entry, or a part of one kv group.
   int64_t gemm_rows = 0;
+  /// Bands that are begun before they are waited for: of slice_work, or one.
+  int64_t gemm_bands = 0;
 };
 
 /// OK, or UNIMPLEMENTED where the kernels lack an option, or an extent has no

@@ -233,6 +233,11 @@ void PlaceScratch(const ValidatedProblem& problem, const PlanOptions& options,
         most >= group_rows
             ? std::min(args.key.heads, most / group_rows) * group_rows
             : most;
+    const int64_t band =  // multiply-adds
+        Product({plan.gemm_rows, args.key_length,
+                 int64_t{args.key.width} + args.value.width});
+    plan.gemm_bands =
+        std::max<int64_t>(1, static_cast<int64_t>(options.slice_work) / band);
     plan.scores = Place(Product({plan.gemm_rows, row_bytes}), plan);
     if (args.query.type != Element::kFloat32) {
       plan.probabilities = Place(plan.scores.bytes / 2, plan);

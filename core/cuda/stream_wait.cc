@@ -28,6 +28,29 @@ void PauseAfter(Clock::duration waited) {
   }
 }
 
+// Says when a device that was to stop has been waited for long enough.
+class Patience {
+ public:
+  explicit Patience(const Watch& watch) : watch_(watch) {}
+
+  // To be asked again and again.
+  bool IsOver(Clock::time_point now) {
+    const int64_t marks = watch_.marks == nullptr ? 0 : watch_.marks->load();
+    const bool goes_on = !stopped_ || marks != marks_;
+    if (!stopped_) stopped_ = now;
+    if (goes_on) went_on_ = now;
+    marks_ = marks;
+    return (!goes_on && now - went_on_ >= watch_.grace) ||
+           now - *stopped_ >= watch_.patience;
+  }
+
+ private:
+  const Watch& watch_;
+  std::optional<Clock::time_point> stopped_;
+  Clock::time_point went_on_;
+  int64_t marks_ = 0;
+};
+
 }  // namespace
 
 void Stream::SetWatch(Watch watch) { watch_ = std::move(watch); }
@@ -44,17 +67,17 @@ absl::Status Stream::GiveUp() {
 // CUDA's own waits have no end that a caller could set.
 absl::Status Stream::Wait(int index) {
   const Clock::time_point begin = Clock::now();
-  std::optional<Clock::time_point> stopped;
+  Patience patience(watch_);
   while (!given_up_) {
     const absl::StatusOr<bool> reached = Reached(index);
     if (!reached.ok()) return reached.status();
-    if (*reached) return absl::OkStatus();
+    if (*reached) {
+      if (watch_.marks != nullptr) ++*watch_.marks;
+      return absl::OkStatus();
+    }
     const Clock::time_point now = Clock::now();
     if (watch_.look && now - begin >= kAwake) watch_.look();
-    if (watch_.stop.stop_requested()) {
-      if (!stopped) stopped = now;
-      if (now - *stopped >= watch_.grace) return GiveUp();
-    }
+    if (watch_.stop.stop_requested() && patience.IsOver(now)) return GiveUp();
     PauseAfter(now - begin);
   }
   return absl::CancelledError("stopped, and the device was given up");

@@ -103,9 +103,9 @@ void SystemMemoryRegion::Pin(const Engine& engine) {
 }
 
 SystemMemoryRegion::~SystemMemoryRegion() {
-  pinned_.reset();
+  const bool released = pinned_ == nullptr || pinned_->Release();
   guard_.reset();
-  if (mapping_ != nullptr) munmap(mapping_, mapping_size_);
+  if (mapping_ != nullptr && released) munmap(mapping_, mapping_size_);
 }
 
 absl::Status SystemMemoryRegion::CheckIntact() const {

@@ -6,10 +6,10 @@
 #include <unistd.h>
 
 #include <array>
-#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <new>
@@ -18,10 +18,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "core/cuda/emulation/emulated_gemm.h"
 #include "core/cuda/emulation/emulated_kernels.h"
-#include "core/cuda/emulation/tensor_core.h"
 #include "core/cuda/pinned_ranges.h"
-#include "core/element.h"
 
 namespace attention::cuda {
 namespace {
@@ -34,7 +33,16 @@ struct State {
   std::mutex mutex;
   absl::Status health;
   PinnedRanges pinned;
+  std::map<const std::byte*, int64_t> allocations;
 
+  // Whether a piece begins in an allocation and ends beyond it.
+  bool LeavesAllocation(const std::byte* begin, int64_t bytes) {
+    const std::lock_guard lock(mutex);
+    const auto after = allocations.upper_bound(begin);
+    if (after == allocations.begin()) return false;
+    const auto& [memory, size] = *std::prev(after);
+    return begin < memory + size && begin + bytes > memory + size;
+  }
   absl::Status Health() {
     const std::lock_guard lock(mutex);
     return health;
@@ -53,62 +61,6 @@ std::byte* AllocateBytes(int64_t bytes) {
 }
 
 void FreeBytes(std::byte* memory) { ::operator delete(memory, kAlignment); }
-
-// One after the other, as cuBLAS's kernels for FP32 are likely to.
-float SumOfProducts(const float* a, const float* b, int64_t count) {
-  float sum = 0;
-  for (int64_t k = 0; k < count; ++k) sum = std::fma(a[k], b[k], sum);
-  return sum;
-}
-
-// Of whole blocks.
-float TensorCoreSum(const float* a, const float* b, int64_t count) {
-  float sum = 0;
-  for (int64_t k = 0; k < count; k += kTensorCoreBlock) {
-    sum = AddProducts(sum, a + k, b + k);
-  }
-  return sum;
-}
-
-// A factor of a product of matrices: rows of A or columns of B in FP32, each
-// with zeros up to whole blocks.
-class Lines {
- public:
-  // Elements are so many numbers apart: from one line to the next, and along a
-  // line.
-  Lines(DataType type, const std::byte* from, int64_t lines, int64_t line_step,
-        int64_t count, int64_t step)
-      : length_((count + kTensorCoreBlock - 1) / kTensorCoreBlock *
-                kTensorCoreBlock),
-        numbers_(static_cast<size_t>(lines * length_)) {
-    const int64_t size = ByteSize(type);
-    for (int64_t line = 0; line < lines; ++line) {
-      for (int64_t k = 0; k < count; ++k) {
-        numbers_[static_cast<size_t>(line * length_ + k)] = static_cast<float>(
-            LoadElement(type, from + (line * line_step + k * step) * size));
-      }
-    }
-  }
-
-  const float* line(int64_t n) const { return numbers_.data() + n * length_; }
-  int64_t length() const { return length_; }
-
- private:
-  int64_t length_;
-  std::vector<float> numbers_;
-};
-
-DataType TypeOf(GemmType type) {
-  switch (type) {
-    case GemmType::kFloat16:
-      return DataType::kFloat16;
-    case GemmType::kBfloat16:
-      return DataType::kBFloat16;
-    case GemmType::kFloat32:
-      break;
-  }
-  return DataType::kFloat32;
-}
 
 class EmulatedStream final : public Stream {
  public:
@@ -134,13 +86,11 @@ class EmulatedStream final : public Stream {
   absl::Status Upload(int index, int64_t offset, std::byte* to,
                       int64_t bytes) override {
     state_->faults->uploaded += bytes;
-    Begin({to, buffer(index) + offset, bytes});
-    return state_->Health();
+    return Begin({to, buffer(index) + offset, bytes}, to);
   }
   absl::Status Download(int index, int64_t offset, const std::byte* from,
                         int64_t bytes) override {
-    Begin({buffer(index) + offset, from, bytes});
-    return state_->Health();
+    return Begin({buffer(index) + offset, from, bytes}, from);
   }
   bool Reaches(const std::byte* begin, int64_t bytes) const override {
     return state_->pinned.Contain(begin, bytes);
@@ -149,14 +99,12 @@ class EmulatedStream final : public Stream {
                             int64_t bytes) override {
     if (!Reaches(from, bytes)) return NotPinned();
     state_->faults->uploaded += bytes;
-    Begin({to, from, bytes});
-    return state_->Health();
+    return Begin({to, from, bytes}, to);
   }
   absl::Status DownloadPinned(const std::byte* from, std::byte* to,
                               int64_t bytes) override {
     if (!Reaches(to, bytes)) return NotPinned();
-    Begin({to, from, bytes});
-    return state_->Health();
+    return Begin({to, from, bytes}, from);
   }
   absl::Status Fill(std::byte* to, uint8_t value, int64_t bytes) override {
     CopyUpTo(begun_);
@@ -171,8 +119,9 @@ class EmulatedStream final : public Stream {
   absl::StatusOr<bool> Reached(int index) override {
     absl::Status health = state_->Health();
     if (!health.ok()) return health;
-    if (hangs_) return false;
+    if (hangs_ || state_->faults->marks < queues_until_) return false;
     CopyUpTo(marks_[static_cast<size_t>(index)]);
+    ++state_->faults->marks;
     return true;
   }
 
@@ -186,16 +135,16 @@ class EmulatedStream final : public Stream {
     }
     if (Is(state_->faults->aborts_in, kernel)) std::abort();
     hangs_ = hangs_ || Is(state_->faults->hangs_in, kernel);
+    if (Is(state_->faults->queues_in, kernel)) {
+      state_->faults->queues_in = nullptr;
+      queues_until_ = state_->faults->marks + state_->faults->queues_behind;
+    }
     return absl::OkStatus();
   }
 
   absl::Status Multiply(const Gemm& product) override {
     CopyUpTo(begun_);
-    // As cuBLAS may write to any of it: to its ends here.
-    constexpr int64_t kEnd = 4096;
-    std::memset(product.workspace, 0xFF, kEnd);
-    std::memset(product.workspace + kWorkspaceBytes - kEnd, 0xFF, kEnd);
-    for (int64_t n = 0; n < product.batch; ++n) MultiplyOne(product, n);
+    EmulateGemm(product);
     return state_->Health();
   }
 
@@ -217,10 +166,14 @@ class EmulatedStream final : public Stream {
     return absl::InternalError("emulated: host memory that is not pinned");
   }
 
-  void Begin(Copy copy) {
+  absl::Status Begin(Copy copy, const std::byte* on_device) {
+    if (state_->LeavesAllocation(on_device, copy.bytes)) {
+      return absl::InternalError("emulated: a copy beyond its allocation");
+    }
     copies_.push_back(copy);
     ++begun_;
     ++state_->faults->copies;
+    return state_->Health();
   }
 
   void CopyUpTo(int64_t count) const {
@@ -228,28 +181,6 @@ class EmulatedStream final : public Stream {
       const Copy& copy = copies_.front();
       std::memcpy(copy.to, copy.from, static_cast<size_t>(copy.bytes));
       copies_.pop_front();
-    }
-  }
-
-  static void MultiplyOne(const Gemm& product, int64_t n) {
-    const DataType type = TypeOf(product.type);
-    const int64_t size = ByteSize(type);
-    const auto* const a =
-        static_cast<const std::byte*>(product.a) + n * product.a_matrix * size;
-    const auto* const b =
-        static_cast<const std::byte*>(product.b) + n * product.b_matrix * size;
-    float* const c = product.c + n * product.c_matrix;
-    const Lines rows(type, a, product.m, product.a_row, product.k, 1);
-    const Lines columns(type, b, product.n,
-                        product.transpose_b ? product.b_row : 1, product.k,
-                        product.transpose_b ? 1 : product.b_row);
-    for (int64_t i = 0; i < product.m; ++i) {
-      for (int64_t j = 0; j < product.n; ++j) {
-        c[i * product.c_row + j] =
-            type == DataType::kFloat32
-                ? SumOfProducts(rows.line(i), columns.line(j), product.k)
-                : TensorCoreSum(rows.line(i), columns.line(j), rows.length());
-      }
     }
   }
 
@@ -261,6 +192,7 @@ class EmulatedStream final : public Stream {
   int64_t begun_ = 0;
   mutable int64_t done_ = 0;
   bool hangs_ = false;
+  int64_t queues_until_ = 0;  // so many marks were reached
 };
 
 class EmulatedDevice final : public Device {
@@ -268,6 +200,9 @@ class EmulatedDevice final : public Device {
   EmulatedDevice(DeviceProperties properties, std::shared_ptr<Faults> faults)
       : properties_(std::move(properties)), state_(std::make_shared<State>()) {
     state_->faults = faults ? std::move(faults) : std::make_shared<Faults>();
+  }
+  ~EmulatedDevice() override {
+    if (arena_ != nullptr) FreeBytes(arena_);
   }
 
   const DeviceProperties& properties() const override { return properties_; }
@@ -279,24 +214,26 @@ class EmulatedDevice final : public Device {
   }
 
   absl::StatusOr<std::byte*> Allocate(int64_t bytes) override {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(state_->mutex);
     Faults& faults = *state_->faults;
-    if (faults.allocated + bytes > faults.memory) {
+    if (faults.allocated + bytes > faults.memory ||
+        (faults.edge_to_edge && arena_used_ + bytes > kArenaBytes)) {
       return absl::ResourceExhaustedError("emulated: out of memory");
     }
-    std::byte* const memory = AllocateBytes(bytes);
+    std::byte* const memory =
+        faults.edge_to_edge ? TakeOfArena(bytes) : AllocateBytes(bytes);
     faults.allocated += bytes;
-    allocations_[memory] = bytes;
+    state_->allocations[memory] = bytes;
     return memory;
   }
 
   void Free(std::byte* memory) override {
     if (state_->faults->before_free) state_->faults->before_free();
-    const std::lock_guard lock(mutex_);
-    const auto found = allocations_.find(memory);
+    const std::lock_guard lock(state_->mutex);
+    const auto found = state_->allocations.find(memory);
     state_->faults->allocated -= found->second;
-    allocations_.erase(found);
-    FreeBytes(memory);
+    state_->allocations.erase(found);
+    if (!state_->faults->edge_to_edge) FreeBytes(memory);
   }
 
   // A handle is the name of a POSIX shared-memory object, filled up with 0: so
@@ -341,9 +278,11 @@ class EmulatedDevice final : public Device {
     ++state_->faults->pinned;
     return absl::OkStatus();
   }
-  void UnpinHost(absl::Span<std::byte> memory) override {
+  absl::Status UnpinHost(absl::Span<std::byte> memory) override {
     state_->pinned.Remove(memory);
-    --state_->faults->pinned;
+    absl::Status health = state_->Health();
+    if (health.ok()) --state_->faults->pinned;
+    return health;
   }
 
   absl::Status CopyToHost(const std::byte* from, std::byte* to,
@@ -365,10 +304,19 @@ class EmulatedDevice final : public Device {
   absl::Status Health() const override { return state_->Health(); }
 
  private:
+  static constexpr int64_t kArenaBytes = int64_t{64} << 20;
+
+  // Nothing of it is used twice.
+  std::byte* TakeOfArena(int64_t bytes) {
+    if (arena_ == nullptr) arena_ = AllocateBytes(kArenaBytes);
+    return arena_ + std::exchange(arena_used_, arena_used_ + bytes);
+  }
+
   const DeviceProperties properties_;
   const std::shared_ptr<State> state_;
+  std::byte* arena_ = nullptr;
+  int64_t arena_used_ = 0;
   std::mutex mutex_;
-  std::map<std::byte*, int64_t> allocations_;
   std::map<std::byte*, int64_t> shared_;  // mapped
 };
 

@@ -24,11 +24,20 @@ struct Faults {
   /// process.
   std::atomic<const char*> hangs_in = nullptr;
   std::atomic<const char*> aborts_in = nullptr;
+  /// Likewise, one that stands behind the work of other streams: its stream's
+  /// marks are reached once others have reached so many. Of one launch.
+  std::atomic<const char*> queues_in = nullptr;
+  std::atomic<int64_t> queues_behind = 0;
+  /// Marks that were reached.
+  std::atomic<int64_t> marks = 0;
   /// Called, where set, before memory is freed: a real device waits there for
   /// what runs. To be set while nothing frees any.
   std::function<void()> before_free = nullptr;
   /// Whether there is no cuBLAS.
   std::atomic<bool> without_gemm = false;
+  /// Whether allocations lie edge to edge, each behind the last one, as a real
+  /// device's may. To be set before the first one.
+  bool edge_to_edge = false;
   /// Bytes that the device has.
   std::atomic<int64_t> memory = int64_t{1} << 40;
   /// Bytes that are taken of it now, and streams that were made of it.

@@ -206,7 +206,7 @@ TEST_F(CudaBackendTest, HostMemoryIsPinnedOnceForAllDevices) {
   auto pinned = engine_->PinHostMemory(absl::MakeSpan(memory));
   ASSERT_NE(pinned, nullptr);
   EXPECT_EQ(faults_[0]->pinned + faults_[1]->pinned, 1);
-  pinned.reset();
+  EXPECT_TRUE(pinned->Release());
   EXPECT_EQ(faults_[0]->pinned + faults_[1]->pinned, 0);
 }
 

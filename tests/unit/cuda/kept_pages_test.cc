@@ -360,6 +360,23 @@ TEST_F(CudaKeptPagesTest, ThatHaveNoRoomInWholeMiBAreNotKept) {
   engine_.reset();  // it frees, too
 }
 
+// Allocations of 16 pages, in each of which a copy must end.
+TEST_F(CudaKeptPagesTest, GoToAllocationsThatLieEdgeToEdge) {
+  Start({.memory_limit = 32 * kMiB});
+  faults_[0]->edge_to_edge = true;
+  const auto sequence = MakeWith(40 * kPageKeys);
+  EXPECT_EQ(BroughtBy(*sequence), Bytes(40 * kPageKeys));
+}
+
+TEST_F(CudaKeptPagesTest, LieEdgeToEdgeWithRowsOnTheirWay) {
+  Start({.memory_limit = 32 * kMiB});
+  faults_[0]->edge_to_edge = true;
+  const auto sequence = MakeWith(10 * kPageKeys + 10);
+  Attend(*sequence);
+  Append(*sequence, 6 * kPageKeys - 10);  // the first ones to a page's middle
+  EXPECT_EQ(BroughtBy(*sequence), Bytes(6 * kPageKeys - 10));
+}
+
 // Readers of a prefix that all share, each of whom appends to a fork of its
 // own, with room for some of them at once.
 TEST_F(CudaKeptPagesTest, AreRightUnderManyThreads) {

@@ -1,7 +1,9 @@
 // Devices that fail, and who is told of it.
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -115,6 +117,26 @@ TEST_F(LostDeviceTest, ADeviceThatDoesNotStopIsGivenUp) {
                         "stop"));
 }
 
+// So that what it was given by then is not long.
+TEST_F(LostDeviceTest, ADeviceIsGivenFewBandsOfProductsAtOnce) {
+  owned_ = MakeProblem({.batch = 1,
+                        .query_heads = 1,
+                        .query_length = 40,
+                        .wanted = {.weights = true}},
+                       TestSeed());
+  Start({.plan = {.least_gemm_elements = 1, .score_bytes = 1, .slice_work = 1},
+         .stop_grace = std::chrono::nanoseconds(0)});
+  faults_[0]->hangs_in = "softmax_rows";
+  std::stop_source stop;
+  int looks = 0;
+  const AttentionJob job = RunJob(stop.get_token(), [&] {
+    if (++looks == 100) stop.request_stop();
+  });
+  EXPECT_EQ(job.status.code(), absl::StatusCode::kCancelled) << job.status;
+  EXPECT_EQ(job.tiles_total, 40);
+  EXPECT_EQ(job.tiles_computed, 1);
+}
+
 TEST_F(LostDeviceTest, ADeviceIsGivenUpInSlicesToo) {
   owned_ = MakeProblem({.batch = 6, .query_length = 9}, TestSeed());
   Start(
@@ -127,6 +149,44 @@ TEST_F(LostDeviceTest, ADeviceIsGivenUpInSlicesToo) {
   });
   EXPECT_EQ(job.status.code(), absl::StatusCode::kCancelled) << job.status;
   EXPECT_FALSE(engine_->backends()[0]->health().ok());
+}
+
+// Others' jobs run through while this one's work stands behind them. Two looks
+// come before its launches.
+TEST_F(LostDeviceTest, ADeviceThatIsBusyWithOthersIsNotGivenUp) {
+  Start({.stop_grace = std::chrono::nanoseconds(0)});
+  faults_[0]->queues_in = "attend";
+  faults_[0]->queues_behind = 10;
+  std::stop_source stop;
+  int looks = 0;
+  const AttentionJob job = RunJob(stop.get_token(), [&] {
+    if (++looks == 3) stop.request_stop();
+    if (looks >= 3) {
+      EXPECT_THAT(RunProblem().status(), IsOk());
+    }
+  });
+  EXPECT_GT(looks, 3);
+  EXPECT_THAT(job.status, IsOk());
+  EXPECT_THAT(engine_->backends()[0]->health(), IsOk());
+}
+
+TEST(WatchTest, ADeviceThatGoesOnWithOthersAloneIsGivenUpInTheEnd) {
+  const auto faults = std::make_shared<cuda::Faults>();
+  const auto device =
+      cuda::MakeEmulatedDevice(cuda::EmulatedProperties(), faults);
+  ASSERT_OK_AND_ASSIGN(const auto stream, device->NewStream());
+  faults->hangs_in = "attend";
+  ASSERT_THAT(stream->Launched("attend", 0), IsOk());
+  std::atomic<int64_t> marks = 0;
+  std::stop_source stop;
+  stop.request_stop();
+  stream->SetWatch({.look = [&] { ++marks; },
+                    .stop = stop.get_token(),
+                    .grace = std::chrono::hours(1),
+                    .patience = std::chrono::nanoseconds(0),
+                    .marks = &marks});
+  EXPECT_EQ(stream->Synchronize().code(), absl::StatusCode::kCancelled);
+  EXPECT_FALSE(device->Health().ok());
 }
 
 TEST_F(LostDeviceTest, ADeviceThatWasGivenUpComputesNothing) {

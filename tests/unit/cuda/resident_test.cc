@@ -219,6 +219,33 @@ TEST_F(ResidentTest, WithoutKeysWritesZerosAndNoLogSumExp) {
   EXPECT_TRUE(SameBits(found, expected));
 }
 
+// As where other entries of a packed batch have their rows there.
+TEST_F(ResidentTest, WithoutKeysWritesNothingBetweenItsHeads) {
+  ProblemSpec spec = Spec();
+  spec.batch = 1;
+  spec.key_length = 0;
+  spec.query_length = 1;
+  spec.wanted.weights = false;
+  const OwnedProblem owned = MakeProblem(spec, TestSeed());
+  const ValidatedProblem valid = Validate(owned.problem).value();
+  DeviceResult output(valid.query.type, valid.output_shape, 0);
+  DeviceResult lse(DataType::kFloat32, {1, spec.query_heads, 2}, 0);
+  AttentionJob job;
+  job.problem = &valid;
+  job.outputs.output = output.view();
+  job.outputs.lse = lse.view();
+  job.outputs.lse.shape[2] = 1;
+  ASSERT_THAT(engine_->Run(job), test::IsOk());
+  const Tensor tensor = lse.Take();
+  std::vector<uint32_t> found(static_cast<size_t>(2 * spec.query_heads));
+  std::memcpy(found.data(), tensor.data(), tensor.byte_size());
+  constexpr uint32_t kMinusInfinity = 0xFF800000;
+  for (size_t n = 0; n < found.size(); n += 2) {
+    EXPECT_EQ(found[n], kMinusInfinity) << n;
+    EXPECT_EQ(found[n + 1], 0x7B7B7B7B) << n;  // nobody's result
+  }
+}
+
 TEST_F(ResidentTest, BlocksMayLieOnTheHostAndOnTheDevice) {
   ProblemSpec spec = Spec();
   spec.keys_per_block = 8;
@@ -228,6 +255,21 @@ TEST_F(ResidentTest, BlocksMayLieOnTheHostAndOnTheDevice) {
   AttentionProblem problem = owned.problem;
   PutOnDevice(problem.key_value[1].key);
   PutOnDevice(problem.key_value[2].value);
+  ASSERT_OK_AND_ASSIGN(const Results found, RunResident(*engine_, problem));
+  EXPECT_TRUE(SameBits(found, expected));
+}
+
+// Some bytes between what is copied before and behind them.
+TEST_F(ResidentTest, ASmallLastBlockMayLieOnTheDeviceAlone) {
+  ProblemSpec spec = Spec();
+  spec.batch = spec.kv_heads = 1;
+  spec.key_length = 16;
+  spec.keys_per_block = 15;
+  const OwnedProblem owned = MakeProblem(spec, TestSeed());
+  ASSERT_OK_AND_ASSIGN(const Results expected,
+                       test::RunOn(*engine_, owned.problem));
+  AttentionProblem problem = owned.problem;
+  PutOnDevice(problem.key_value[1].key);
   ASSERT_OK_AND_ASSIGN(const Results found, RunResident(*engine_, problem));
   EXPECT_TRUE(SameBits(found, expected));
 }

@@ -163,7 +163,7 @@ TEST_F(TransferTest, PinnedMemoryIsCopiedInOnePiece) {
   ASSERT_THAT(stream_->Synchronize(), IsOk());
   EXPECT_EQ(faults_->copies, 3);
   EXPECT_EQ(sent, expected);
-  device_->UnpinHost(all);
+  EXPECT_THAT(device_->UnpinHost(all), IsOk());
 }
 
 TEST_F(TransferTest, OnlyWhatIsPinnedAsAWholeIsCopiedInOnePiece) {
@@ -172,7 +172,7 @@ TEST_F(TransferTest, OnlyWhatIsPinnedAsAWholeIsCopiedInOnePiece) {
                                       sent.size() * 2};
   ASSERT_THAT(device_->PinHost(half), IsOk());
   ExpectArrives(sent);
-  device_->UnpinHost(half);
+  EXPECT_THAT(device_->UnpinHost(half), IsOk());
 }
 
 TEST_F(TransferTest, StridedRowsLargerThanTheStagingBuffersArrive) {

@@ -2,6 +2,7 @@
 // is gone.
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <cstddef>
 #include <memory>
@@ -11,6 +12,9 @@
 #include "core/cuda/emulation/emulated_device.h"
 #include "core/engine.h"
 #include "server/memory/system_memory_region.h"
+#include "tests/support/random.h"
+#include "tests/support/random_problem.h"
+#include "tests/support/results.h"
 #include "tests/support/shared_memory_object.h"
 #include "tests/support/status_matchers.h"
 
@@ -66,6 +70,30 @@ TEST_F(PinnedRegionTest, OneThatLostItsLastPageIsLost) {
   EXPECT_THAT(region_->Bytes(0, 1),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        HasSubstr("register it again")));
+}
+
+bool IsMapped(void* page) {
+  unsigned char resident = 0;
+  return mincore(page, 1, &resident) == 0;
+}
+
+TEST_F(PinnedRegionTest, IsUnmappedInTheEnd) {
+  region_->Pin(*engine_);
+  std::byte* const begin = region_->Bytes(0, 1).value().data();
+  ASSERT_TRUE(IsMapped(begin));
+  region_.reset();
+  EXPECT_FALSE(IsMapped(begin));
+}
+
+// The driver would take what is mapped there next for the region.
+TEST_F(PinnedRegionTest, StaysMappedWhereItsDeviceIsLost) {
+  region_->Pin(*engine_);
+  std::byte* const begin = region_->Bytes(0, 1).value().data();
+  faults_->launches_left = 0;
+  const test::OwnedProblem owned = test::MakeProblem({}, test::TestSeed());
+  ASSERT_FALSE(test::RunOn(*engine_, owned.problem).ok());
+  region_.reset();
+  EXPECT_TRUE(IsMapped(begin));
 }
 
 TEST_F(PinnedRegionTest, OneThatIsNotPinnedIsNotTouched) {
