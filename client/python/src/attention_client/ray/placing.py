@@ -122,13 +122,17 @@ class Placement:
                     )
 
     def move(self, name: str, part: Range, onto: Sequence[Replica | Node]) -> bool:
-        """rehome(); not where the range has changed: who asks for it looks again.
+        """rehome(); not where the range has changed, or a node takes no keys any more.
 
-        A full one's keys are copied before the lock is taken.
+        Who asks for it looks again. A full range's keys are copied before the lock is
+        taken.
         """
+        new = {node.name for node in onto if isinstance(node, Node)}
         try:
             with self._ahead(name, part, onto) as made, self.changing(name) as known:
-                is_same = part in known.ranges
+                # One that is drained by now may have been looked at for the last time.
+                usable = {node.name for node in self._state.usable()}
+                is_same = part in known.ranges and new <= usable
                 if is_same:
                     self.rehome(known, part, onto, made)
                 return is_same
