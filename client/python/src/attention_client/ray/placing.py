@@ -268,15 +268,20 @@ class Placement:
         DeadlineExceededError where somebody changes the sequence for long.
         """
         full: dict[str, ResourceExhaustedError] = {}
+        leaving: set[str] = set()
         with contextlib.suppress(NotFoundError):
             while not self._ended.is_set():
                 with self._state.lock_soon(name), self.changing(name) as known:
-                    step = self._state.thin(known, full)
+                    step = self._state.thin(known, leaving.union(full))
                     if step is None:
                         if full and self._state.thin(known) is not None:
                             raise next(iter(full.values()))
                         return
                     part, node = step
+                if node.ray_node in moving.draining():
+                    # Where its own drain fails, this would go on for ever.
+                    leaving.add(node.name)
+                    continue
                 try:
                     self.move(name, part, [*part.replicas, node])
                 except ResourceExhaustedError as error:
