@@ -210,6 +210,21 @@ def test_a_node_that_ray_drains_takes_nothing_back_where_that_fails(normal):
 
 
 @pytest.mark.usefixtures("ray_cluster")
+def test_a_node_without_room_for_a_fork_exports(normal, tmp_path):
+    with full_cluster("exports", normal) as (cluster, sequence, own):
+        client = cluster._client(cluster.nodes()[0].node)
+        with contextlib.suppress(ResourceExhaustedError):
+            while True:
+                client.sequence(**FORM)
+        with pytest.raises(ResourceExhaustedError):
+            sequence.fork()
+        sequence.export(tmp_path)
+        own.delete()
+        with cluster.import_sequence(tmp_path) as copy:
+            assert len(copy) == 1280
+
+
+@pytest.mark.usefixtures("ray_cluster")
 def test_layers_that_are_closed_where_others_cannot_be_count_their_keys(normal):
     with full_cluster("half", normal, layers=2) as (cluster, sequence, own):
         (full,) = cluster.nodes()
