@@ -179,6 +179,7 @@ def test_numbers_of_numpy_are_options(engine, tensors):
 def test_numbers_are_taken_as_a_client_takes_them(client, engine, tensors):
     given = {
         "query_offset": np.int64(3),
+        "lse": np.int64(1),
         "causal": True,
         "softcap": True,
         "scale": Fraction(1, 2),

@@ -9,6 +9,8 @@ from waiting import wait_until
 
 from attention_client import AbortedError, Client, _channel
 from attention_client.ray import AttentionCluster, moving
+from attention_client.ray.asking import NewKeys, StaleError
+from attention_client.ray.ranges import Range
 
 HEADS, WIDTH, KEYS = 2, 16, 100
 FORM = {"heads": HEADS, "width": WIDTH}
@@ -156,6 +158,16 @@ def test_an_append_that_is_beaten_half_way_says_what_is_in(cluster, normal, is_s
             other.describe()
             left = beaten.value.appended
             assert other.append(*(half[:, left:] for half in theirs)) == 60 + 3 + 10
+
+
+def test_an_append_that_is_beaten_keeps_who_said_so_and_when_to_try_again():
+    error = AbortedError("position: 0 has other keys", retry_after=2)
+    error.server = "127.0.0.1:1"
+    new = NewKeys({"key": np.zeros((1, HEADS, 1, WIDTH))}, 0)
+    with pytest.raises(StaleError) as stale, new.going_to(Range(0, 64, ())):
+        raise StaleError(error, [], in_tree=False)
+    told = stale.value.error
+    assert (told.server, told.retry_after) == ("127.0.0.1:1", 2)
 
 
 def test_what_a_program_has_left_half_done_is_finished(

@@ -10,7 +10,7 @@ import numpy as np
 import psutil
 import pytest
 import ray
-from at_nodes import held_file, names_at
+from at_nodes import asked, held_file, names_at
 from checked import HEADS, KEYS, WIDTH, report
 from ray._raylet import GcsClient
 from waiting import wait_for_nodes, wait_until
@@ -155,6 +155,70 @@ def test_a_node_whose_drain_fails_takes_what_lost_a_replica_meanwhile(normal):
             return [at.node for at in one.describe().ranges[0].replicas]
 
         wait_until(lambda: nodes() == [stays, other])
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_a_rebalance_moves_nothing_to_a_node_whose_drain_has_looked_at_it(normal):
+    def prepare(of):
+        move, empty = of._placement.move, of._empty
+        is_empty, is_moved = threading.Event(), threading.Event()
+
+        def empty_and_wait(node):
+            empty(node)
+            is_empty.set()
+            is_moved.wait(60)
+
+        def move_amid_drain(name, part, onto):
+            of._placement.move, of._empty = move, empty_and_wait
+            with ThreadPoolExecutor(1) as threads:
+                threads.submit(of.drain, onto[-1].name)
+                is_empty.wait(60)
+                moved = move(name, part, onto)
+                is_moved.set()
+            return moved
+
+        of._placement.move = move_amid_drain
+
+    rows = normal(HEADS, 128, WIDTH), normal(HEADS, 128, WIDTH)
+    with (
+        AttentionCluster(1, name="chosen", cpus=0) as cluster,
+        cluster.sequence(heads=HEADS, width=WIDTH, range_keys=64) as one,
+    ):
+        one.append(*rows)
+        (first,) = cluster.nodes()
+        cluster.add_nodes(1, balance=False)
+        asked(cluster._map, prepare)
+        assert cluster._ask("rebalance") == 0
+        assert [node.node for node in cluster.nodes()] == [first.node]
+        assert one.describe().missing == ()
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_a_drain_chooses_again_where_the_node_is_drained_that_has_just_taken_keys(
+    normal,
+):
+    def prepare(of):
+        copied = of._replicas.new_replica
+
+        def copy_and_drain(*arguments):
+            of._replicas.new_replica = copied
+            made = copied(*arguments)
+            of.drain(made.node)
+            return made
+
+        of._replicas.new_replica = copy_and_drain
+
+    rows = normal(HEADS, 64, WIDTH), normal(HEADS, 64, WIDTH)
+    with (
+        AttentionCluster(4, name="again", cpus=0) as cluster,
+        cluster.sequence(heads=HEADS, width=WIDTH, range_keys=64, replicas=2) as one,
+    ):
+        one.append(*rows)
+        victim, stays = (at.node for at in one.describe().ranges[0].replicas)
+        asked(cluster._map, prepare)
+        cluster.drain(victim)
+        (last,) = {node.node for node in cluster.nodes()} - {stays}
+        assert [at.node for at in one.describe().ranges[0].replicas] == [stays, last]
 
 
 def test_a_sequence_without_keys_moves(cluster, normal):

@@ -4,6 +4,7 @@ import contextlib
 
 import pytest
 import ray
+from at_nodes import asked
 from waiting import wait_for_nodes, wait_until
 
 from attention_client import Client, ResourceExhaustedError
@@ -175,6 +176,52 @@ def test_a_range_that_a_full_node_cannot_close_goes_on(normal):
         own.delete()
         cluster.drain(full.node)
         assert sequence.append(normal(1, 1, 64), normal(1, 1, 64)) == 1281
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_a_node_that_ray_drains_takes_nothing_back_where_that_fails(normal):
+    flags = {"worker_threads": 1, "resident_memory_limit": 4 << 20}
+    rows = normal(1, 1280, 64), normal(1, 1280, 64)
+    with (
+        AttentionCluster(2, name="ray drains", cpus=0, flags=flags) as cluster,
+        cluster.sequence(**FORM, range_keys=64, replicas=2) as both,
+        cluster.sequence(**FORM, range_keys=8192) as stays,
+    ):
+        both.append(*[half[:, :64] for half in rows])
+        stays.append(*rows)
+        (leaving,) = nodes_of(stays)
+        (other,) = without(cluster, [leaving])
+        fill(cluster._client(other).sequence(**FORM), normal)
+        (ray_node,) = (n.ray_node for n in cluster.nodes() if n.node == leaving)
+
+        def drain(of):
+            empty, of._tries = of._empty, 0
+
+            def counted(node):
+                of._tries += 1
+                empty(node)
+
+            of._empty, moving.draining = counted, lambda: {ray_node}
+
+        asked(cluster._map, drain)
+        wait_until(lambda: asked(cluster._map, lambda of: of._tries) >= 3)
+        assert nodes_of(both) == [other]
+        assert cluster._ask("copied_bytes") == 0
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_a_node_without_room_for_a_fork_exports(normal, tmp_path):
+    with full_cluster("exports", normal) as (cluster, sequence, own):
+        client = cluster._client(cluster.nodes()[0].node)
+        with contextlib.suppress(ResourceExhaustedError):
+            while True:
+                client.sequence(**FORM)
+        with pytest.raises(ResourceExhaustedError):
+            sequence.fork()
+        sequence.export(tmp_path)
+        own.delete()
+        with cluster.import_sequence(tmp_path) as copy:
+            assert len(copy) == 1280
 
 
 @pytest.mark.usefixtures("ray_cluster")

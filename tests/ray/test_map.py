@@ -146,6 +146,29 @@ def test_a_sequence_that_is_changed_for_long_holds_up_no_rebuild_of_others():
 
 
 @pytest.mark.usefixtures("ray_cluster")
+def test_a_sequence_that_is_changed_is_looked_at_again_soon():
+    def record(of):
+        wait, of._pauses = of._watch._rebuilding.wait, []
+
+        def recorded(pause):
+            if pause is not None:
+                of._pauses.append(pause)
+            return wait(pause)
+
+        of._watch._rebuilding.wait = recorded
+        of._watch.rebuild()
+
+    with (
+        AttentionCluster(1, name="soon", cpus=0) as cluster,
+        cluster.sequence(heads=HEADS, width=WIDTH) as one,
+        held(cluster, one.name),
+    ):
+        asked(cluster._map, record)
+        wait_until(lambda: len(asked(cluster._map, lambda of: of._pauses)) >= 3)
+        assert set(asked(cluster._map, lambda of: of._pauses)) == {1}
+
+
+@pytest.mark.usefixtures("ray_cluster")
 def test_a_fork_that_nobody_waits_for_is_not_left():
     with AttentionCluster(1, name="forked", cpus=0) as one:
         sequence = one.sequence(heads=HEADS, width=WIDTH)

@@ -21,6 +21,7 @@ from attention_client.ray import AttentionCluster
     [
         {"weights": True},
         {"top_k": 3},
+        {"lse": "no"},
         {"query_starts": np.array([0, 1])},
         {"key_scale": np.ones((HEADS, KEYS), np.float32)},
         {"training": True, "dropout_p": 0.5},

@@ -171,7 +171,7 @@ def choice(name: str, value: Any) -> str:
 
 def is_wanted(name: str, value: Any) -> bool:
     """Whether a result is asked for: other things than these are a mistake."""
-    if isinstance(value, (bool, int, np.bool_)):
+    if isinstance(value, (bool, int, np.integer, np.bool_)):
         return bool(value)
     raise InvalidArgumentError(f"{name}: {value!r} (expected True or False)")
 

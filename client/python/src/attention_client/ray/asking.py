@@ -95,8 +95,10 @@ class NewKeys:
                 before = max(part.start - self.position, 0)
                 stale.error = AbortedError(
                     f"position: {self.position + before} has other keys or values; "
-                    f"{before} of {self.end - self.position} rows are in, before it"
+                    f"{before} of {self.end - self.position} rows are in, before it",
+                    retry_after=error.retry_after,
                 )
+                stale.error.server = error.server
                 stale.error.appended = before
             raise
 

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+from attention_client.errors import ResourceExhaustedError
 from attention_client.ray import checkpoints
 from attention_client.ray.placing import Placement
 from attention_client.ray.ranges import Range, Replica, SequenceMap
@@ -32,14 +33,14 @@ def export(
     with _forked(replicas, placement, name) as known, _removed_unless_done() as new:
         parts: list[checkpoints.Part] = []
         size = 0
-        for part in known.ranges:
+        for part in reversed(known.ranges):
             file = f"{part.start}.{token}.safetensors"
             new.append(folder / file)
             size += replicas.written(part, str(folder / file))
             parts.append(checkpoints.Part(part.start, part.capacity, file))
         partial = folder / f"sequence.{token}.part"
         new.append(partial)
-        told = checkpoints.Checkpoint(known.form, known.range_keys, parts)
+        told = checkpoints.Checkpoint(known.form, known.range_keys, parts[::-1])
         partial.write_text(told.text())
         checkpoints.to_disk(partial)
         size += partial.stat().st_size
@@ -58,19 +59,28 @@ def _forked(
 ) -> Iterator[SequenceMap]:
     """A sequence as it is, each range at one server, while the context lasts.
 
-    No map names it, so that nobody moves it: it is gone with a server that is.
+    No map names it, so that nobody moves it: it is gone with a server that is. Where a
+    server has no room for its fork, it is the sequence itself, with its lock: written
+    from the last range on, it has no gap.
     """
     forks: list[Replica] = []
     try:
-        with placement.changing(name) as known:
+        with contextlib.ExitStack() as lock:
+            known = lock.enter_context(placement.changing(name))
             placement.check_not_lost(known)
+            known = known.changed(
+                dataclasses.replace(part, replicas=part.replicas[:1])
+                for part in known.ranges
+            )
             parts: list[Range] = []
             # The last one first: appends go on, and are in the earlier ranges, too.
-            for part in reversed(known.ranges):
-                first = dataclasses.replace(part, replicas=part.replicas[:1])
-                parts.append(replicas.fork_range(known, first, None))
-                forks += parts[-1].replicas
-        yield known.changed(reversed(parts))
+            with contextlib.suppress(ResourceExhaustedError):
+                for part in reversed(known.ranges):
+                    parts.append(replicas.fork_range(known, part, None))
+                    forks += parts[-1].replicas
+                known = known.changed(reversed(parts))
+                lock.close()
+            yield known
     finally:
         replicas.delete(forks)
 

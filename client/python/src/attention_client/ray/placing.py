@@ -122,13 +122,17 @@ class Placement:
                     )
 
     def move(self, name: str, part: Range, onto: Sequence[Replica | Node]) -> bool:
-        """rehome(); not where the range has changed: who asks for it looks again.
+        """rehome(); not where the range has changed, or a node takes no keys any more.
 
-        A full one's keys are copied before the lock is taken.
+        Who asks for it looks again. A full range's keys are copied before the lock is
+        taken.
         """
+        new = {node.name for node in onto if isinstance(node, Node)}
         try:
             with self._ahead(name, part, onto) as made, self.changing(name) as known:
-                is_same = part in known.ranges
+                # One that is drained by now may have been looked at for the last time.
+                usable = {node.name for node in self._state.usable()}
+                is_same = part in known.ranges and new <= usable
                 if is_same:
                     self.rehome(known, part, onto, made)
                 return is_same
@@ -264,15 +268,20 @@ class Placement:
         DeadlineExceededError where somebody changes the sequence for long.
         """
         full: dict[str, ResourceExhaustedError] = {}
+        leaving: set[str] = set()
         with contextlib.suppress(NotFoundError):
             while not self._ended.is_set():
                 with self._state.lock_soon(name), self.changing(name) as known:
-                    step = self._state.thin(known, full)
+                    step = self._state.thin(known, leaving.union(full))
                     if step is None:
                         if full and self._state.thin(known) is not None:
                             raise next(iter(full.values()))
                         return
                     part, node = step
+                if node.ray_node in moving.draining():
+                    # Where its own drain fails, this would go on for ever.
+                    leaving.add(node.name)
+                    continue
                 try:
                     self.move(name, part, [*part.replicas, node])
                 except ResourceExhaustedError as error:

@@ -14,7 +14,7 @@ from attention_client import _channel
 from attention_client._arrays import Array, like, to_numpy
 from attention_client._handle import EndsWithBlock
 from attention_client._known import Known, pair, with_extents
-from attention_client._options import Options
+from attention_client._options import Options, is_wanted
 from attention_client._reply import TENSORS, Result
 from attention_client.errors import InvalidArgumentError, UnavailableError
 from attention_client.info import SequenceForm
@@ -163,7 +163,8 @@ class ShardedSequence(EndsWithBlock):
             raise InvalidArgumentError("position: given without keys to append")
         question = fanout.Question.of(wide, length, options)
         own = wide.ndim - array.ndim
-        wants_lse = bool(options.get("lse"))
+        asked = options.get("lse")
+        wants_lse = asked is not None and is_wanted("lse", asked)
         as_given = like(query)
 
         def back(array: Array) -> Any:

@@ -212,19 +212,29 @@ class Watch:
         Where that fails it is tried again: there may be room by then.
         """
         pause: float | None = None
+        busy: list[str] = []
         while not self._ended.is_set():
             self._rebuilding.wait(pause)
             self._rebuilding.clear()
+            busy.clear()
             done = [
                 self._logged(
                     f"rebuilding sequence {known.name}",
-                    self._placement.rebuild,
+                    self._rebuild_one,
                     known.name,
+                    busy,
                 )
                 for known in self._state.sequences()
             ]
             longer = min(_RETRY, 2 * pause) if pause else _CHECK
-            pause = None if all(done) else longer
+            pause = _CHECK if busy else None if all(done) else longer
+
+    def _rebuild_one(self, name: str, busy: list[str]) -> None:
+        try:
+            self._placement.rebuild(name)
+        except DeadlineExceededError as error:  # nothing has failed
+            _logger.warning("sequence %s is to be rebuilt later: %s", name, error)
+            busy.append(name)
 
     def _sweep(self) -> None:
         """Deletes at the servers what nobody names any more.
