@@ -4,6 +4,7 @@
 #include <grpcpp/server_context.h>
 
 #include <cstddef>
+#include <utility>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
@@ -88,7 +89,7 @@ void CallCounter::Call::NoteSent() {
 
 void CallCounter::Call::End(grpc::StatusCode code) {
   const std::lock_guard lock(mutex_);
-  ended_ = true;
+  if (std::exchange(ended_, true)) return;
   ++counts_.by_code[static_cast<size_t>(code) % kStatusCodes];
   const std::chrono::nanoseconds took =
       std::chrono::steady_clock::now() - begin_;

@@ -39,6 +39,7 @@ class CallCounter {
 
     void NoteReceived();
     void NoteSent();
+    /// The first one counts: what answers may find no memory after it.
     void End(grpc::StatusCode code);
 
    private:

@@ -89,6 +89,10 @@ TEST(MemoryTest, ConnectionsThatWaitKeepNoRoomForBodies) {
   for (int i = 0; i < 40; ++i) call();
   const int64_t before = Mebibytes(server.process->pid(), "VmRSS");
   for (int i = 0; i < 400; ++i) call();
+  const std::string page =
+      HttpBody(HttpAnswer(server.http_address, "/metrics"));
+  EXPECT_THAT(page, testing::HasSubstr(
+                        "attention_connections{protocol=\"http\"} 441\n"));
   // 16 KiB for each; each took 64.
   EXPECT_LE(Mebibytes(server.process->pid(), "VmRSS"), before + 6);
 }

@@ -98,8 +98,7 @@ class NewKeys:
                     f"{before} of {self.end - self.position} rows are in, before it",
                     retry_after=error.retry_after,
                 )
-                stale.error.server = error.server
-                stale.error.appended = before
+                stale.error.server, stale.error.appended = error.server, before
             raise
 
 
