@@ -322,21 +322,24 @@ def test_what_a_caller_may_not_do_is_permission_denied():
     assert isinstance(caught.value, PermissionError)
 
 
+def full_server(details):
+    """Has no room, and says so with these bytes of details."""
+
+    def answer(_, context):
+        context.set_trailing_metadata([("grpc-status-details-bin", details)])
+        context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "full")
+
+    return FailingServer(answer)
+
+
 @pytest.mark.parametrize("seconds", [1, 2**62])
 def test_the_time_to_try_again_is_told(seconds):
     detail = any_pb2.Any()
     delay = duration_pb2.Duration(seconds=seconds, nanos=500_000_000)
     detail.Pack(error_details_pb2.RetryInfo(retry_delay=delay))
     status = status_pb2.Status(code=8, message="full", details=[detail])
-
-    def answer(_, context):
-        context.set_trailing_metadata(
-            [("grpc-status-details-bin", status.SerializeToString())]
-        )
-        context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "full")
-
     with (
-        FailingServer(answer) as fake,
+        full_server(status.SerializeToString()) as fake,
         Client(fake.target) as client,
         pytest.raises(ResourceExhaustedError, match="full") as caught,
     ):
@@ -360,12 +363,8 @@ def of_kind(name, data):
     ids=["status", "retry", "shard"],
 )
 def test_details_that_cannot_be_read_leave_the_error(details):
-    def answer(_, context):
-        context.set_trailing_metadata([("grpc-status-details-bin", details)])
-        context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "full")
-
     request = dict(zip(("query", "key", "value"), SMALL, strict=True))
-    with FailingServer(answer) as fake, Client(fake.target, timeout=10) as client:
+    with full_server(details) as fake, Client(fake.target, timeout=10) as client:
         for call in (
             lambda: client.attend(*SMALL),
             lambda: list(client.attend_many([request])),

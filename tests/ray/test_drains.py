@@ -243,14 +243,19 @@ def test_appends_go_on_while_all_moves(cluster, checked, running):
     one.attend()
 
 
-def test_a_full_range_that_moves_holds_nobody_up(cluster, normal):
+@pytest.fixture
+def full_range(cluster, normal):
+    """A sequence of one range without room, and the node that has it."""
     wait_for_nodes(cluster, 4)
-    with (
-        cluster.sequence(heads=1, width=4, range_keys=64) as sequence,
-        ThreadPoolExecutor(1) as threads,
-    ):
+    with cluster.sequence(heads=1, width=4, range_keys=64) as sequence:
         sequence.append(normal(1, 64, 4), normal(1, 64, 4))
-        victim = sequence.describe().ranges[0].replicas[0].node
+        yield sequence, sequence.describe().ranges[0].replicas[0].node
+    cluster.add_nodes(1)
+
+
+def test_a_full_range_that_moves_holds_nobody_up(cluster, normal, full_range):
+    sequence, victim = full_range
+    with ThreadPoolExecutor(1) as threads:
         with held_file(victim) as is_copying:
             draining = threads.submit(cluster.drain, victim)
             wait_until(is_copying)
@@ -260,20 +265,14 @@ def test_a_full_range_that_moves_holds_nobody_up(cluster, normal):
         draining.result()
         assert sequence.describe().lengths == (74,)
         assert sum(map(len, names_at(cluster, sequence.name).values())) == 2
-    cluster.add_nodes(1)
 
 
 @pytest.mark.parametrize("is_copied", [False, True])
 def test_a_full_range_that_is_cut_off_while_it_moves_leaves_no_copy(
-    cluster, normal, is_copied
+    cluster, full_range, is_copied
 ):
-    wait_for_nodes(cluster, 4)
-    with (
-        cluster.sequence(heads=1, width=4, range_keys=64) as sequence,
-        ThreadPoolExecutor(1) as threads,
-    ):
-        sequence.append(normal(1, 64, 4), normal(1, 64, 4))
-        victim = sequence.describe().ranges[0].replicas[0].node
+    sequence, victim = full_range
+    with ThreadPoolExecutor(1) as threads:
         with held_file(victim, is_copied) as is_copying:
             draining = threads.submit(cluster.drain, victim)
             wait_until(is_copying)
@@ -281,7 +280,6 @@ def test_a_full_range_that_is_cut_off_while_it_moves_leaves_no_copy(
         draining.result()
         assert sequence.describe().lengths == (10,)
         assert sum(map(len, names_at(cluster, sequence.name).values())) == 1
-    cluster.add_nodes(1)
 
 
 def test_a_range_that_is_closed_twice_keeps_its_count(cluster, checked):

@@ -118,6 +118,16 @@ class ResidentTest : public ::testing::Test {
     return results;
   }
 
+  // Wherever its tensors lie, a problem has the bits that it has with all of
+  // them on the host.
+  void ExpectBitsOfHost(const AttentionProblem& problem,
+                        const OwnedProblem& on_host) const {
+    ASSERT_OK_AND_ASSIGN(const Results expected,
+                         test::RunOn(*engine_, on_host.problem));
+    ASSERT_OK_AND_ASSIGN(const Results found, RunResident(*engine_, problem));
+    EXPECT_TRUE(SameBits(found, expected));
+  }
+
   const std::unique_ptr<Engine> engine_ = MakeEngine("cuda_test");
 };
 
@@ -212,11 +222,7 @@ TEST_F(ResidentTest, WithoutKeysWritesZerosAndNoLogSumExp) {
   spec.key_length = 0;
   spec.wanted.weights = false;
   const OwnedProblem owned = MakeProblem(spec, TestSeed());
-  ASSERT_OK_AND_ASSIGN(const Results expected,
-                       test::RunOn(*engine_, owned.problem));
-  ASSERT_OK_AND_ASSIGN(const Results found,
-                       RunResident(*engine_, OnDevice(owned.problem)));
-  EXPECT_TRUE(SameBits(found, expected));
+  ExpectBitsOfHost(OnDevice(owned.problem), owned);
 }
 
 // As where other entries of a packed batch have their rows there.
@@ -250,13 +256,10 @@ TEST_F(ResidentTest, BlocksMayLieOnTheHostAndOnTheDevice) {
   ProblemSpec spec = Spec();
   spec.keys_per_block = 8;
   const OwnedProblem owned = MakeProblem(spec, TestSeed());
-  ASSERT_OK_AND_ASSIGN(const Results expected,
-                       test::RunOn(*engine_, owned.problem));
   AttentionProblem problem = owned.problem;
   PutOnDevice(problem.key_value[1].key);
   PutOnDevice(problem.key_value[2].value);
-  ASSERT_OK_AND_ASSIGN(const Results found, RunResident(*engine_, problem));
-  EXPECT_TRUE(SameBits(found, expected));
+  ExpectBitsOfHost(problem, owned);
 }
 
 // Some bytes between what is copied before and behind them.
@@ -266,12 +269,9 @@ TEST_F(ResidentTest, ASmallLastBlockMayLieOnTheDeviceAlone) {
   spec.key_length = 16;
   spec.keys_per_block = 15;
   const OwnedProblem owned = MakeProblem(spec, TestSeed());
-  ASSERT_OK_AND_ASSIGN(const Results expected,
-                       test::RunOn(*engine_, owned.problem));
   AttentionProblem problem = owned.problem;
   PutOnDevice(problem.key_value[1].key);
-  ASSERT_OK_AND_ASSIGN(const Results found, RunResident(*engine_, problem));
-  EXPECT_TRUE(SameBits(found, expected));
+  ExpectBitsOfHost(problem, owned);
 }
 
 TEST_F(ResidentTest, WhatLiesInPlaceTakesNoMemoryOfThePlan) {
