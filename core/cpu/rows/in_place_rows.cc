@@ -1,6 +1,7 @@
 #include "core/cpu/rows/in_place_rows.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 
 #include "core/cpu/kernels/bf16/products.h"
@@ -116,6 +117,19 @@ void InPlaceRows::SetRowsAhead(const TileRows& next, const TileRows& last,
   PointTo(behind, count - next.count(), to + next.count());
 }
 
+// The kernels do not read scales where they lie: their lines would be waited
+// for when they are copied.
+void InPlaceRows::PrefetchScales(const TileRows& next) const {
+  if (key_scales_ == nullptr) return;
+  next.ForEachPiece([](const RowSource& some, int64_t /*at*/, int64_t count) {
+    const int64_t in_line =
+        kLine / std::max<int64_t>(1, std::abs(some.scale_stride));
+    for (int64_t n = 0; n < count; n += std::max<int64_t>(1, in_line)) {
+      __builtin_prefetch(some.scales + n * some.scale_stride, 0, 2);
+    }
+  });
+}
+
 void InPlaceRows::SetTile(const BlockRows& rows, const KeyTile& tile,
                           TileArgs& args) {
   const TileRows keys = tile.Keys(problem_, rows);
@@ -131,6 +145,8 @@ void InPlaceRows::SetTile(const BlockRows& rows, const KeyTile& tile,
     operands.type = keys.From(0).rows.type;
     SetRows(keys, problem_.key_width, widened_keys_, keys_);
     SetRows(values, problem_.value_width, widened_values_, values_);
+    PrefetchScales(keys.Next());
+    PrefetchScales(values.Next());
     const KeyTile last = {problem_.key_length - 1, 1};
     SetRowsAhead(keys.Next(), last.Keys(problem_, rows), tile.count,
                  keys_ + tile.count);

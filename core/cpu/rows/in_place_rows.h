@@ -36,6 +36,7 @@ class InPlaceRows {
                const unsigned char** table) const;
   static void SetRowsAhead(const TileRows& next, const TileRows& last,
                            int64_t count, const unsigned char** to);
+  void PrefetchScales(const TileRows& next) const;
   void Widen(const TileRows& rows, int64_t width, float* to, int64_t stride,
              const unsigned char** table) const;
 

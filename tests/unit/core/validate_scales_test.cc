@@ -5,6 +5,7 @@
 
 #include <cstring>
 #include <functional>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -112,6 +113,23 @@ INSTANTIATE_TEST_SUITE_P(
          "value_scale[1]: missing (each row of INT8 has one)"},
     }),
     [](const auto& test) { return test.param.name; });
+
+TEST(ScalesTest, AnywhereInARowAreHeldToTheRange) {
+  constexpr float kLargest = std::numeric_limits<float>::max();
+  constexpr float kLeast = std::numeric_limits<float>::denorm_min();
+  ProblemBuilder builder = Quantized();
+  for (int index = 0; index < 20; ++index) {
+    for (const float scale : {kLargest, kLeast, 0.0F, -0.0F}) {
+      Block(builder).key_scale = WithScale(builder, index, scale);
+      EXPECT_TRUE(Validate(builder.problem).ok()) << index << ": " << scale;
+    }
+    for (const float scale :
+         {-kLargest, -kLeast, -kFloatNan, kFloatNan, -kFloatInfinity}) {
+      Block(builder).key_scale = WithScale(builder, index, scale);
+      EXPECT_FALSE(Validate(builder.problem).ok()) << index << ": " << scale;
+    }
+  }
+}
 
 // Not side by side, they are looked at one by one.
 TEST(ScalesTest, OfAnyStridesAreChecked) {
