@@ -37,6 +37,7 @@ double JobRun::Multiplications() const {
 
 const char* JobRun::KernelName() const {
   if (small_ && !beyond_small_) return kSmallKernel;
+  if (plan_.int8_digits) return kernels_.bf16->int8->decode_name;
   if (plan_.bf16_terms == 2) return kernels_.bf16->fp16_name;
   if (plan_.bf16_terms == 1) {
     return plan_.decode ? kernels_.bf16->decode_name : kernels_.bf16->name;

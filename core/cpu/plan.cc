@@ -48,9 +48,11 @@ constexpr int64_t kEnoughBlocks = 32;
 constexpr int64_t kMostDecodeQueries = 4;
 // Rows of a kv group that AMX decodes in less time than FP32 does: 4 of them
 // take 0.8 times as long over BF16 in the second-level cache and 0.7 times over
-// FP8, INT8 0.9 times there and as long from memory, on an Emerald Rapids.
+// FP8, on an Emerald Rapids.
 constexpr int64_t kFewestBf16DecodeRows = 4;
-constexpr int64_t kFewestInt8DecodeRows = 8;
+// And those of which it multiplies INT8 by digits, four products for one of
+// BF16, in less time than as BF16.
+constexpr int64_t kMostDigitRows = 8;
 // Rows of a kv group for which it pays to split FP16 into terms: 48 of them
 // take up to 1.15 times as long as in FP32, 64 less, on an Emerald Rapids.
 constexpr int64_t kFewestFp16Rows = 64;
@@ -127,8 +129,9 @@ void ChooseWeights(const ValidatedProblem& problem, int64_t row_floats,
 // All rows of a kv group are one block; keys are split, whatever else is in the
 // batch. An entry of many kv groups has pieces enough for larger ones.
 void ChooseSplits(const ValidatedProblem& problem, int64_t panel, Plan& plan) {
-  const int64_t tile_bytes =
-      plan.bf16_terms > 0 ? kBf16DecodeTileBytes : kDecodeTileBytes;
+  const int64_t tile_bytes = plan.bf16_terms > 0 || plan.int8_digits
+                                 ? kBf16DecodeTileBytes
+                                 : kDecodeTileBytes;
   const int64_t row_bytes = ByteSize(problem.key_type) *
                             std::max(problem.key_width, problem.value_width);
   const int64_t groups = problem.query_heads / plan.heads_per_group;
@@ -172,6 +175,16 @@ int64_t Bf16TermsOf(const ValidatedProblem& problem, const Kernels& kernels,
                             : 0;
   const int64_t width = std::max(problem.key_width, problem.value_width);
   return terms * width <= kWidestBf16 ? terms : 0;
+}
+
+// Elements of 16 bits are digits wherever they are not too far apart.
+bool MultipliesDigits(const ValidatedProblem& problem, const Kernels& kernels,
+                      int64_t rows_per_group) {
+  const int64_t width = std::max(problem.key_width, problem.value_width);
+  return kernels.bf16 != nullptr && kernels.bf16->int8 != nullptr &&
+         problem.key_type == DataType::kInt8 &&
+         problem.query.type != DataType::kFloat32 &&
+         rows_per_group <= kMostDigitRows && width <= kWidestBf16;
 }
 
 int64_t PaddedForBf16(const ValidatedProblem& problem, const Kernels& kernels) {
@@ -220,15 +233,13 @@ Plan MakePlan(const ValidatedProblem& problem, const Kernels& kernels) {
   const bool decodes = Decodes(problem, traits, plan);
   plan.bf16_terms = Bf16TermsOf(problem, kernels, plan.rows_per_group, decodes);
   if (decodes) {
-    const int64_t fewest = problem.key_type == DataType::kInt8
-                               ? kFewestInt8DecodeRows
-                               : kFewestBf16DecodeRows;
-    const bool bf16 = plan.bf16_terms == 1 &&
+    plan.int8_digits = MultipliesDigits(problem, kernels, plan.rows_per_group);
+    const bool bf16 = plan.bf16_terms == 1 && !plan.int8_digits &&
                       kernels.bf16->scores_in_place != nullptr &&
-                      plan.rows_per_group >= fewest;
+                      plan.rows_per_group >= kFewestBf16DecodeRows;
     plan.bf16_terms = bf16 ? 1 : 0;
     if (bf16) plan.padded_value_width = PaddedForBf16(problem, kernels);
-    ChooseSplits(problem, bf16 ? kBf16Panel : panel, plan);
+    ChooseSplits(problem, bf16 || plan.int8_digits ? kBf16Panel : panel, plan);
     return plan;
   }
   // Of a key: widened, packed, and its value.

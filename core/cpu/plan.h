@@ -31,6 +31,8 @@ struct Plan {
   /// QK and PV multiply BF16, each element as the sum of so many terms: 1 of
   /// BF16, 2 of FP16. 0 where they multiply FP32.
   int64_t bf16_terms = 0;
+  /// Decoding multiplies INT8 by digits (kernels/bf16/int8_products.h).
+  bool int8_digits = false;
 
   /// What a score sums over (core/cpu/scoring/scoring.h), and how much of it is
   /// packed at a time: wide queries and keys are scored part by part.

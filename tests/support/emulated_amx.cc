@@ -1,6 +1,10 @@
 // The tile unit of AMX in plain C++: what amx.cc does on the processor's runs
 // here on any machine.
 
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -45,9 +49,9 @@ void TileLoad(int tile, const void* from, int64_t bytes) {
   }
 }
 
-void TileStore(int tile, float* to, int64_t bytes) {
+void TileStore(int tile, void* to, int64_t bytes) {
   for (int64_t r = 0; r < kRows; ++r) {
-    std::memcpy(reinterpret_cast<unsigned char*>(to) + r * bytes,
+    std::memcpy(static_cast<unsigned char*>(to) + r * bytes,
                 TileOf(tile).rows[r], sizeof(Tile::rows[r]));
   }
 }
@@ -83,6 +87,26 @@ void TileMultiplyAdd(int sums, int rows, int columns) {
     }
     for (int64_t n = 0; n < kRowFloats; ++n) {
       to.rows[m][n] = test::Flushed(to.rows[m][n] + (low[n] + high[n]));
+    }
+  }
+}
+
+// TDPBSSD. Sums are whole numbers, in the place of floats.
+void TileMultiplyAddBytes(int sums, int rows, int columns) {
+  const Tile a = TileOf(rows);
+  const Tile b = TileOf(columns);
+  const auto quad = [](const Tile& tile, int64_t r, int64_t n) {
+    return std::bit_cast<std::array<int8_t, 4>>(tile.rows[r][n]);
+  };
+  for (int64_t m = 0; m < kRows; ++m) {
+    for (int64_t n = 0; n < kRowFloats; ++n) {
+      float& to = TileOf(sums).rows[m][n];
+      auto sum = std::bit_cast<int32_t>(to);
+      for (int64_t k = 0; k < kRows; ++k) {
+        for (size_t i = 0; i < 4; ++i)
+          sum += quad(a, m, k)[i] * quad(b, k, n)[i];
+      }
+      to = std::bit_cast<float>(sum);
     }
   }
 }
@@ -137,6 +161,82 @@ void OrderColumns(const float* tiles, int64_t row, float* to) {
   }
 }
 
+// Digits to base 256, the least first, each from -128 to 127.
+std::array<int8_t, kDigits> DigitsOf(double number) {
+  auto left = static_cast<int64_t>(number);
+  std::array<int8_t, kDigits> digits;
+  for (int8_t& digit : digits) {
+    digit = static_cast<int8_t>(left & 0xFF);
+    left = (left - digit) / 256;
+  }
+  return digits;
+}
+
+bool SplitSixteen(const float* numbers, int exponent, int8_t* to) {
+  for (int64_t i = 0; i < 16; ++i) {
+    const double scaled = std::ldexp(double{numbers[i]}, -exponent);
+    if (std::nearbyint(scaled) != scaled) return false;
+    const auto digits = DigitsOf(scaled);
+    for (int64_t d = 0; d < kDigits; ++d) {
+      to[i / 4 * kInt8Depth + d * 4 + i % 4] = digits[static_cast<size_t>(d)];
+    }
+  }
+  return true;
+}
+
+int SplitWeights(const float* weights, int64_t count, int8_t* to) {
+  const int exponent = ExponentOfUnit(
+      count == 0 ? 0 : *std::max_element(weights, weights + count));
+  const int64_t padded = (count + kInt8Depth - 1) / kInt8Depth * kInt8Depth;
+  for (int64_t k = 0; k < padded; ++k) {
+    const auto digits = DigitsOf(
+        k < count ? std::nearbyint(std::ldexp(double{weights[k]}, -exponent))
+                  : 0);
+    for (int64_t d = 0; d < kDigits; ++d) {
+      to[d * kMaxTileKeys + k] = digits[static_cast<size_t>(d)];
+    }
+  }
+  return exponent;
+}
+
+// The sum of the sums of digits that lie `step` apart.
+float SumOfDigits(const int32_t* sums, int64_t step) {
+  float sum = 0;
+  for (int64_t d = 0; d < kDigits; ++d) {
+    sum += static_cast<float>(sums[d * step]) *
+           static_cast<float>(int64_t{1} << (8 * d));
+  }
+  return sum;
+}
+
+void ScoresOfDigits(const int32_t* sums, const float* units, int64_t keys,
+                    int64_t rows, float* to) {
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t k = 0; k < keys; ++k) {
+      to[r * kScoreStride + k] =
+          units[r] * SumOfDigits(sums + k * 16 + r * kDigits, 1);
+    }
+  }
+}
+
+void QuadElements(const unsigned char* const* rows, int64_t count, int64_t left,
+                  unsigned char* to) {
+  for (int64_t i = 0; i < kInt8Columns; ++i) {
+    for (int64_t n = 0; n < 4; ++n) {
+      to[i / 16 * 1024 + i % 16 * 4 + n] =
+          n < count && i < left ? rows[n][i] : 0;
+    }
+  }
+}
+
+void StoreSumsOfDigits(const int32_t* tiles, int64_t row, int exponent,
+                       float* to) {
+  for (int64_t i = 0; i < kInt8Columns; ++i) {
+    to[i] = std::ldexp(
+        SumOfDigits(tiles + i / 16 * 256 + row * 64 + i % 16, 16), exponent);
+  }
+}
+
 }  // namespace
 }  // namespace attention::cpu
 
@@ -147,9 +247,16 @@ void OrderColumns(const float* tiles, int64_t row, float* to) {
 #include "core/cpu/kernels/bf16/tile_products-inl.h"
 // And after it
 #include "core/cpu/kernels/bf16/in_place_products-inl.h"
+// And after that
+#include "core/cpu/kernels/bf16/int8_products-inl.h"
 
 namespace attention::test {
 const cpu::Bf16Products& EmulatedAmx() {
+  static constexpr cpu::Int8Products kInt8 = {
+      .decode_name = "int8_amx_decode",
+      .split_queries = cpu::SplitQueries,
+      .scores = cpu::ScoresOfBytes,
+      .sums = cpu::SumsOfBytes};
   static constexpr cpu::Bf16Products kProducts = {
       .name = "bf16_amx",
       .decode_name = "bf16_amx_decode",
@@ -162,7 +269,8 @@ const cpu::Bf16Products& EmulatedAmx() {
       .scores_in_place = cpu::ScoresInPlace,
       .sums_in_place = cpu::SumsInPlace,
       .scores_of_two = cpu::ScoresOfRows<2>,
-      .add_values_of_two = cpu::AddValuesOfRows<2>};
+      .add_values_of_two = cpu::AddValuesOfRows<2>,
+      .int8 = &kInt8};
   return kProducts;
 }
 

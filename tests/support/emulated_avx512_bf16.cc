@@ -66,7 +66,8 @@ const cpu::Bf16Products& EmulatedAvx512Bf16() {
       .scores_in_place = nullptr,
       .sums_in_place = nullptr,
       .scores_of_two = nullptr,
-      .add_values_of_two = nullptr};
+      .add_values_of_two = nullptr,
+      .int8 = nullptr};
   return kProducts;
 }
 

@@ -50,6 +50,12 @@ const Supported& SupportedBy(const std::string& table) {
         {"scoring", kDotProducts},
         {"results", {"output", "lse"}},
         {"more results", {"none"}}}},
+      {"int8_decode",
+       {{"type", {"BF16", "FP16"}},
+        {"key type", {"INT8"}},
+        {"scoring", kDotProducts},
+        {"results", {"output", "lse"}},
+        {"more results", {"none"}}}},
       // For rows all of whose keys are nearer than the centre of the keys that
       // others have: many rows of huge numbers, if they have one key.
       {"fp32_tiles_and_differences",
@@ -161,6 +167,13 @@ std::vector<Factor> Bf16DecodeSizes() {
   return sizes;
 }
 
+// At most 8 rows to a kv group.
+std::vector<Factor> Int8DecodeSizes() {
+  std::vector<Factor> sizes = DecodeSizes();
+  sizes[0] = Extents<&S::query_length, 1, 2>("Lq");
+  return sizes;
+}
+
 std::vector<Factor> SmallSizes() {
   return {Extents<&S::query_length, 1, 3, 8>("Lq"),
           Extents<&S::key_length, 1, 9, 16>("Lk"),
@@ -206,6 +219,7 @@ const std::vector<KernelTable>& KernelTables() {
       MakeTable("fp16", {"fp16_amx"}, Fp16Sizes()),
       MakeTable("fp32_decode", {"fp32_decode"}, DecodeSizes()),
       MakeTable("bf16_decode", {"bf16_amx_decode"}, Bf16DecodeSizes()),
+      MakeTable("int8_decode", {"int8_amx_decode"}, Int8DecodeSizes()),
       MakeTable("fp32_tiles_and_differences", {"fp32_tiles_and_differences"},
                 DifferencesSizes()),
       MakeTable("fp32_small", {"fp32_small"}, SmallSizes())};
@@ -229,6 +243,7 @@ std::vector<std::string> KernelsOfCpu(const std::string& instruction_set) {
   if (absl::StrContains(instruction_set, "_AMX")) {
     kernels.push_back("bf16_amx");
     kernels.push_back("bf16_amx_decode");
+    kernels.push_back("int8_amx_decode");
     kernels.push_back("fp16_amx");
   }
   if (absl::StrContains(instruction_set, "_BF16")) {

@@ -17,6 +17,7 @@ enum class Operands : uint8_t {
   kInPlace,      // a few rows, keys and values read once: InPlaceOperands
   kBf16,         // Bf16Operands
   kBf16InPlace,  // like kInPlace, multiplied as BF16: both of these
+  kInt8InPlace,  // like kInPlace, of INT8, multiplied as such: Int8Operands
 };
 
 /// How QK makes a score of a packed query and a packed key. Each has a function
@@ -114,6 +115,22 @@ struct Bf16Operands {
   /// term, kBf16WeightTerm apart, kMaxMicroRows rows of kBf16WeightStride.
   float* weights;
   const Bf16Products* products;
+};
+
+/// What keys and values of INT8 are multiplied by where they lie, and scratch,
+/// for the products of Bf16Operands (bf16/int8_products.h).
+struct Int8Operands {
+  /// Of all queries, and how much those of kDigitRows of them take.
+  const int8_t* query_digits;
+  int64_t digits_of_rows;
+  const float* query_units;
+  /// The digits are the queries, and products may take the scores' place.
+  bool exact;
+  unsigned char* key_room;
+  unsigned char* value_room;
+  /// Of all rows of a micro-tile.
+  float* sums;
+  int64_t sums_stride;
 };
 
 /// What happens to scores between QK and the softmax, in this order. All scores
@@ -220,6 +237,7 @@ struct TileArgs {
   PackedOperands packed;
   InPlaceOperands in_place;
   Bf16Operands bf16;
+  Int8Operands int8;
   Epilogue epilogue;
   FarRows far_rows;
   RowStates states;

@@ -17,6 +17,11 @@ bool IsBf16(const Plan& plan, Pass pass) {
   return plan.bf16_terms > 0 && pass == Pass::kAttend;
 }
 
+bool MultipliesDigits(const Plan& plan, Pass pass, const TileArgs& args) {
+  return plan.int8_digits && pass == Pass::kAttend && args.int8.exact &&
+         args.in_place.type == Element::kInt8;
+}
+
 BlockStates MakeStates(const ValidatedProblem& problem, const Plan& plan,
                        Pass pass, Scratch& scratch) {
   return IsBf16(plan, pass)
@@ -94,6 +99,9 @@ void RowPass::SetTile(const KeyTile& tile) {
     if (IsBf16(plan_, stored_.pass) &&
         args_.in_place.type != Element::kFloat32) {
       args_.operands = Operands::kBf16InPlace;
+    }
+    if (MultipliesDigits(plan_, stored_.pass, args_)) {
+      args_.operands = Operands::kInt8InPlace;
     }
   } else {
     scoring_->SetKeys(tile.Keys(problem_, rows_), args_);

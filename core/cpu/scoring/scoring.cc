@@ -9,6 +9,7 @@
 #include "core/cpu/scoring/dot_product.h"
 #include "core/cpu/scoring/gaussian.h"
 #include "core/cpu/scoring/gaussian_differences.h"
+#include "core/cpu/scoring/int8_in_place.h"
 #include "core/cpu/scoring/uniform.h"
 #include "core/cpu/scoring_traits.h"
 
@@ -28,6 +29,7 @@ struct Make {
   }
 
   std::unique_ptr<Scoring> operator()(const ScaledDotProduct&) const {
+    if (plan.int8_digits && pass == Pass::kAttend) return A<Int8InPlace>();
     if (plan.bf16_terms > 0 && pass == Pass::kAttend) {
       return plan.decode ? A<Bf16InPlace>() : A<Bf16DotProduct>();
     }

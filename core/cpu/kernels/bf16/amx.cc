@@ -11,9 +11,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "core/cpu/kernels/bf16/avx512_digits-inl.h"
 #include "core/cpu/kernels/bf16/avx512_pairs-inl.h"
 
-#define ATTENTION_TILES __attribute__((target("amx-tile,amx-bf16")))
+#define ATTENTION_TILES __attribute__((target("amx-tile,amx-bf16,amx-int8")))
 #define ATTENTION_TILES_INLINE \
   ATTENTION_TILES __attribute__((always_inline)) inline
 #define TileZero(tile) _tile_zero(tile)
@@ -25,9 +26,13 @@
   } while (false)
 #define TileStore(tile, to, bytes) _tile_stored(tile, to, bytes)
 #define TileMultiplyAdd(sums, rows, columns) _tile_dpbf16ps(sums, rows, columns)
+#define TileMultiplyAddBytes(sums, rows, columns) \
+  _tile_dpbssd(sums, rows, columns)
 #include "core/cpu/kernels/bf16/tile_products-inl.h"
 // And after it
 #include "core/cpu/kernels/bf16/in_place_products-inl.h"
+// And after that
+#include "core/cpu/kernels/bf16/int8_products-inl.h"
 
 namespace attention::cpu {
 namespace {
@@ -50,16 +55,17 @@ ATTENTION_TILES void End() { _tile_release(); }
 __attribute__((target("xsave"))) uint64_t EnabledStates() { return _xgetbv(0); }
 
 bool ProcessorHasAmx() {
-  constexpr unsigned kOsxsave = 1U << 27;                 // leaf 1, ECX
-  constexpr unsigned kBf16AndTile = 1U << 22 | 1U << 24;  // leaf 7, EDX
-  constexpr unsigned kVbmi = 1U << 1;                     // leaf 7, ECX
+  constexpr unsigned kOsxsave = 1U << 27;  // leaf 1, ECX
+  // BF16, tiles and INT8: leaf 7, EDX.
+  constexpr unsigned kAmx = 1U << 22 | 1U << 24 | 1U << 25;
+  constexpr unsigned kVbmi = 1U << 1;  // leaf 7, ECX
   unsigned a = 0;
   unsigned b = 0;
   unsigned c = 0;
   unsigned d = 0;
   if (__get_cpuid(1, &a, &b, &c, &d) == 0 || (c & kOsxsave) == 0) return false;
-  return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 &&
-         (d & kBf16AndTile) == kBf16AndTile && (c & kVbmi) != 0;
+  return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & kAmx) == kAmx &&
+         (c & kVbmi) != 0;
 }
 
 // Linux keeps the tiles' registers from a process until it asks for them, once
@@ -77,6 +83,10 @@ bool SystemGrantsTiles() {
 
 const Bf16Products* AmxProducts() {
   static const bool kAvailable = ProcessorHasAmx() && SystemGrantsTiles();
+  static constexpr Int8Products kInt8 = {.decode_name = "int8_amx_decode",
+                                         .split_queries = SplitQueries,
+                                         .scores = ScoresOfBytes,
+                                         .sums = SumsOfBytes};
   static constexpr Bf16Products kProducts = {
       .name = "bf16_amx",
       .decode_name = "bf16_amx_decode",
@@ -89,7 +99,8 @@ const Bf16Products* AmxProducts() {
       .scores_in_place = ScoresInPlace,
       .sums_in_place = SumsInPlace,
       .scores_of_two = ScoresOfRows<2>,
-      .add_values_of_two = AddValuesOfRows<2>};
+      .add_values_of_two = AddValuesOfRows<2>,
+      .int8 = &kInt8};
   return kAvailable ? &kProducts : nullptr;
 }
 

@@ -69,7 +69,8 @@ const Bf16Products* Avx512Bf16Products() {
                                              .scores_in_place = nullptr,
                                              .sums_in_place = nullptr,
                                              .scores_of_two = nullptr,
-                                             .add_values_of_two = nullptr};
+                                             .add_values_of_two = nullptr,
+                                             .int8 = nullptr};
   return kAvailable ? &kProducts : nullptr;
 }
 

@@ -12,9 +12,10 @@
 #include "core/cpu/kernels/bf16/byte_table.h"
 #include "core/cpu/kernels/sizes.h"
 
-#define ATTENTION_PAIRS \
-  __attribute__((       \
-      target("avx512f,avx512bw,avx512vl,avx512vbmi,amx-tile,amx-bf16")))
+#define ATTENTION_PAIRS                              \
+  __attribute__((                                    \
+      target("avx512f,avx512bw,avx512vl,avx512vbmi," \
+             "amx-tile,amx-bf16,amx-int8")))
 #define ATTENTION_PAIRS_INLINE \
   ATTENTION_PAIRS __attribute__((always_inline)) inline
 

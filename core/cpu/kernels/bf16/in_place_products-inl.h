@@ -257,7 +257,8 @@ ATTENTION_TILES_INLINE void ClearFour() {
   TileZero(3);
 }
 
-ATTENTION_TILES_INLINE void StoreFour(float* to) {
+template <class T>
+ATTENTION_TILES_INLINE void StoreFour(T* to) {
   TileStore(0, to, 64);
   TileStore(1, to + kTileFloats, 64);
   TileStore(2, to + 2 * kTileFloats, 64);

@@ -55,6 +55,23 @@ HWY_INLINE void ScoreBf16InPlace(const TileArgs& args, int64_t first_row,
   }
 }
 
+// Output times the rows' factors, plus what PV gave, rows `stride` apart.
+HWY_INLINE void AddSumsInPlace(const TileArgs& args, int64_t first_row,
+                               int64_t rows, const float* sums, int64_t stride,
+                               const float* factors) {
+  const F d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const int64_t width = args.states.width;
+  for (int64_t r = 0; r < rows; ++r) {
+    const float* const from = sums + r * stride;
+    float* const to = args.states.output + (first_row + r) * width;
+    for (int64_t c = 0; c < args.in_place.value_width; c += lanes) {
+      const VF some[1][1] = {{hn::LoadU(d, from + c)}};
+      AddSums<1, 1, true>(some, 1.0F, factors + r, width, to + c);
+    }
+  }
+}
+
 // Output times the rows' factors, plus PV. Where a value is not finite, which
 // the sums tell, it is left out, and told.
 HWY_INLINE void AddBf16ValuesInPlace(const TileArgs& args, int64_t first_row,
@@ -85,15 +102,7 @@ HWY_INLINE void AddBf16ValuesInPlace(const TileArgs& args, int64_t first_row,
       sum(true);
     }
   }
-  const int64_t width = args.states.width;
-  for (int64_t r = 0; r < rows; ++r) {
-    const float* const from = bf16.sums + r * bf16.sums_stride;
-    float* const to = args.states.output + (first_row + r) * width;
-    for (int64_t c = 0; c < operands.value_width; c += lanes) {
-      const VF some[1][1] = {{hn::LoadU(d, from + c)}};
-      AddSums<1, 1, true>(some, 1.0F, factors + r, width, to + c);
-    }
-  }
+  AddSumsInPlace(args, first_row, rows, bf16.sums, bf16.sums_stride, factors);
 }
 
 }  // namespace attention::cpu::HWY_NAMESPACE

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "core/cpu/kernels/bf16/byte_table.h"
+#include "core/cpu/kernels/bf16/int8_products.h"
 #include "core/cpu/kernels/sizes.h"
 
 /// Products of BF16 with sums in FP32, for which Highway has no names: written
@@ -88,6 +89,8 @@ struct Bf16Products {
   void (*add_values_of_two)(const float* weights, const float* values,
                             int64_t value_panels, int64_t rows, int64_t panels,
                             float* output, int64_t output_width);
+  /// Products of INT8 of the same unit. Null where it has none.
+  const Int8Products* int8;
 };
 
 /// Null where the processor, the operating system or this build has none.

@@ -1,5 +1,6 @@
 #include "tests/unit/cpu/kernels/scored_tile.h"
 
+#include <cstdlib>
 #include <cstring>
 
 #include "core/cpu/kernels/bf16/products.h"
@@ -58,6 +59,10 @@ ScoredTile::ScoredTile(TestedOperands operands, int64_t rows,
     case Operands::kBf16InPlace:
       SetBf16InPlace();
       break;
+    case Operands::kInt8InPlace:
+      // INT8 has no scores of any value: see int8_in_place_test.cc, and
+      // tests/parity for what stands between its products.
+      std::abort();
   }
 }
 
