@@ -7,7 +7,7 @@
 // Read by jemalloc at its start. A thread of its own gives back what has not
 // been used for thirty seconds; an arena for each processor, not four, keeps
 // less unused meanwhile. (Huge pages, thp:always, would spare a call of 12 MiB
-// most of its 685 page faults, but took half as much again as the memory limit
+// most of its page faults, but took half as much again as the memory limit
 // under pressure.) MALLOC_CONF in the environment wins over it.
 const char* malloc_conf =
     "background_thread:true,percpu_arena:percpu,dirty_decay_ms:30000,"
