@@ -43,3 +43,11 @@ def test_a_file_without_such_lines_becomes_the_summary(report, tmp_path):
     page.write_text("something else\n")
     report.write_summary(page, "new\n")
     assert page.read_text() == "new\n"
+
+
+def test_what_a_ratio_is_stands_between_a_title_and_its_table(report):
+    table = report.targets_table([])
+    for text in (table.text(), table.markdown()):
+        before, note, rows = text.partition("medians of the rounds' own")
+        assert "best peer" in before and "case" not in before
+        assert note and "case" in rows
