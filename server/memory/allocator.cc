@@ -43,7 +43,7 @@ void GiveBackAtOnce() {
   }
 }
 
-// Blocks from opt.oversize_threshold on (8 MiB) have an arena of their own,
+// Blocks from opt.oversize_threshold on (4 MiB) have an arena of their own,
 // which gives them back once they are freed: every page of the next message
 // of that size would be faulted in anew. Without that arena (a threshold of 0)
 // every processor's keeps large blocks and cuts them up for small ones, which
