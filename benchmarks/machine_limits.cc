@@ -7,6 +7,8 @@
 #include <thread>
 #include <vector>
 
+#include "core/tensor.h"
+
 #if defined(__x86_64__)
 #define HWY_BASELINE_TARGETS HWY_SSE4
 #define HWY_DISABLED_TARGETS HWY_SSSE3
@@ -127,11 +129,14 @@ double PeakFlops(int threads, double seconds) {
 
 double ReadRate(int threads, double seconds) {
   constexpr int64_t kFloats = int64_t{1} << 28;  // 1 GiB: more than caches hold
-  static const std::vector<float> data(kFloats, 1.0F);
-  return BestRate(threads, seconds, [threads](int thread) {
+  // Memory as inputs have it: in huge pages, if the system has them.
+  static const Tensor data =
+      *Tensor::Create(DataType::kFloat32, Shape{kFloats});
+  const auto* first = reinterpret_cast<const float*>(data.data());
+  return BestRate(threads, seconds, [threads, first](int thread) {
     const int64_t share = kFloats / threads;
     float sink = 0;
-    HWY_DYNAMIC_DISPATCH(ReadAllOf)(data.data() + thread * share, share, &sink);
+    HWY_DYNAMIC_DISPATCH(ReadAllOf)(first + thread * share, share, &sink);
     g_sink = sink;
     return static_cast<double>(share) * sizeof(float);
   });

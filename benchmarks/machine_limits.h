@@ -11,8 +11,9 @@ namespace attention::bench {
 double PeakFlops(int threads, double seconds);
 
 /// Bytes per second that `threads` threads read from memory, together, out of
-/// 1 GiB that the first call allocates and fills; the best pass in about
-/// `seconds`. A last-level cache near that size makes it faster than memory.
+/// 1 GiB that the first call allocates, as a Tensor, and fills; the best pass
+/// in about `seconds`. A last-level cache near that size makes it faster than
+/// memory.
 double ReadRate(int threads, double seconds);
 
 /// The instruction set of both: "AVX3", "AVX2", ...

@@ -34,6 +34,15 @@ int64_t Mebibytes(int process, const std::string& name) {
   return 0;
 }
 
+// How often it had to have a page of memory made ready (proc(5)).
+int64_t PageFaults(int process) {
+  std::ifstream file(absl::StrCat("/proc/", process, "/stat"));
+  std::string field;
+  std::getline(file, field, ')');  // number and name
+  for (int i = 3; i <= 10; ++i) file >> field;
+  return std::stoll(field);
+}
+
 // A message of 64 MiB and a reply of 16.
 std::string LargeMessage() {
   v1::AttendRequest request;
@@ -70,6 +79,28 @@ TEST(MemoryTest, IsGivenBackWhenAllIsQuiet) {
     resident = Mebibytes(process, "VmRSS");
   }
   EXPECT_LE(resident, 80);
+}
+
+TEST(MemoryTest, OfLargeMessagesIsUsedAgain) {
+  const RunningServer server = Launch({"--memory-limit", "16GiB"});
+  ASSERT_NE(server.address, "");
+  WireClient client(server.address);
+  v1::AttendRequest request;  // of 16 MiB, as its reply
+  *request.mutable_query() = Filled(v1::DATA_TYPE_FP32, {65536, 64}, 1);
+  v1::KeyValueTensors& key_value = *request.mutable_key_value();
+  *key_value.mutable_key() = Filled(v1::DATA_TYPE_FP32, {8, 64}, 1);
+  *key_value.mutable_value() = Filled(v1::DATA_TYPE_FP32, {8, 64}, 1);
+  const std::string message = request.SerializeAsString();
+  constexpr int kCalls = 10;
+  int64_t before = 0;
+  for (int i = -kCalls; i < kCalls; ++i) {
+    if (i == 0) before = PageFaults(server.process->pid());
+    const auto reply = client.Call(kAttend, message);
+    EXPECT_TRUE(reply.ok()) << reply.status();
+  }
+  const int64_t faults = PageFaults(server.process->pid()) - before;
+  // Request and reply have 8192 pages; gRPC reads into small blocks.
+  EXPECT_LT(faults / kCalls, 4096);
 }
 
 TEST(MemoryTest, ConnectionsThatWaitKeepNoRoomForBodies) {

@@ -22,6 +22,7 @@ class Table:
     title: str
     heads: list[str]
     rows: list[list[str]]
+    note: str = ""  # what a reader has to know of its numbers
 
     def text(self) -> str:
         widths = [max(map(len, column)) for column in zip(self.heads, *self.rows)]
@@ -29,13 +30,17 @@ class Table:
             "  ".join(cell.ljust(w) for cell, w in zip(row, widths)).rstrip()
             for row in [self.heads, ["-" * w for w in widths], *self.rows]
         ]
-        return "\n".join([self.title, "", *lines, ""])
+        return "\n".join([*self.before(), *lines, ""])
+
+    def before(self, mark: str = "") -> list[str]:
+        note = [self.note, ""] if self.note else []
+        return [f"{mark}{self.title}{mark}", "", *note]
 
     def markdown(self) -> str:
         rows = [self.heads, ["---"] * len(self.heads), *self.rows]
         escaped = [[cell.replace("|", "\\|") for cell in row] for row in rows]
         lines = ["| " + " | ".join(row) + " |" for row in escaped]
-        return "\n".join([f"**{self.title}**", "", *lines, ""])
+        return "\n".join([*self.before("**"), *lines, ""])
 
 
 MET = {True: "met", False: "missed", None: "-"}
@@ -44,6 +49,13 @@ MET = {True: "met", False: "missed", None: "-"}
 def noisy(samples: list[float]) -> str:
     text = duration(statistics.median(samples))
     return text if len(samples) < 2 else f"{text} ±{spread(samples) / 2:.0%}"
+
+
+RATIOS = (
+    "Times are medians of the rounds, ratios and shares the medians of the rounds' own. "
+    "Where rounds differ much, a ratio is not that of the two times beside it, and may "
+    "say the contrary: then trust neither."
+)
 
 
 def targets_table(results: list[Result]) -> Table:
@@ -83,6 +95,7 @@ def targets_table(results: list[Result]) -> Table:
             "",
         ],
         rows,
+        RATIOS,
     )
 
 
@@ -223,9 +236,9 @@ def machine_lines(machine: dict) -> str:
 
 
 NOTE = (
-    "Medians of the rounds, ± half their interquartile range; ratios are the median of "
-    "the rounds' own. GFLOP/s count 4 D for each pair that takes part, GB/s inputs and "
-    "outputs once; what stays in a cache may exceed the rate of reading memory."
+    "Medians of the rounds, ± half their interquartile range. GFLOP/s count 4 D for each "
+    "pair that takes part, GB/s inputs and outputs once; what stays in a cache may exceed "
+    "the rate of reading memory."
 )
 
 

@@ -48,7 +48,7 @@ CASES = [
         floor="ping",
         most_of_floor=1.2,
     ),
-    Case("small-tcp", "B2 L4 D8, TCP", SMALL, floor="echo", most_of_floor=1.15),
+    Case("small-tcp", "B2 L4 D8, TCP", SMALL, floor="echo", most_of_floor=1.2),
     Case("small-unix", "B2 L4 D8, Unix socket", SMALL, unix=True, floor="echo"),
     Case("small-8", "B2 L4 D8, 8 in flight, TCP", SMALL, in_flight=8),
     Case(
