@@ -14,18 +14,14 @@ from sharded.measure import (
     processor_time,
     timed,
 )
-from sharded.simulation import (
-    QUERY_HEADS,
-    WIDTH,
-    best_groups,
-    simulate,
-    simulate_tree,
-)
+from sharded.layout import WIDTH, balance, layout
+from sharded.simulation import QUERY_HEADS, best_groups, simulate, simulate_tree
 
 from attention_client.ray import tree
 from attention_client.ray.fanout import merged_arrays
 
 NODES = (1, 2, 3, 4)
+ENTRIES = 16  # of a step whose entries' cost is measured
 LINK = (100e-6, 25e9 / 8)  # seconds of a round trip, bytes a second
 
 
@@ -107,7 +103,7 @@ def most_at_once():
     return min(len(os.sched_getaffinity(0)), max(NODES))
 
 
-def one_round(servers, large, small, query, options):
+def one_round(servers, large, small, cut, query, options):
     """The times of its steps, and the costs that they say."""
     seconds = options.seconds
     steps, floors, alone = {}, {}, {}
@@ -131,6 +127,12 @@ def one_round(servers, large, small, query, options):
         "send": max((four - one) / 3 - merge, 0),
     }
     costs["call"] = max(floors[1] - costs["send"] - merge - 64 * costs["key"], 0)
+    # Of an entry more: all that it takes, and what the client has of it.
+    whole, many = (timed(lambda s=s: s.attend(query), seconds) for s in cut)
+    own = [processor_time(lambda s=s: s.attend(query), seconds) for s in cut]
+    costs["sent_entry"] = max((own[1] - own[0]) / (ENTRIES - 1) - merge, 0)
+    each = (many - whole) / (ENTRIES - 1)
+    costs["entry"] = max(each - costs["sent_entry"] - merge, 0)
     return steps, alone, floors, costs
 
 
@@ -140,8 +142,10 @@ def compare_with_measured(query, options):
     with Servers(max(NODES)) as servers, most_asked(max(NODES)):
         large = {n: servers.over(n, options.keys, normal) for n in NODES}
         small = {n: servers.over(n, n * 64, normal) for n in NODES}
+        keys = ENTRIES * 64
+        cut = [servers.over(1, keys, normal, ranges=n) for n in (1, ENTRIES)]
         rounds = [
-            one_round(servers, large, small, query, options)
+            one_round(servers, large, small, cut, query, options)
             for _ in range(options.rounds)
         ]
     print(f"{options.keys} keys on {processors} processors, ms; the client asks all")
@@ -149,7 +153,8 @@ def compare_with_measured(query, options):
     print("|---|---|---|---|---|---|")
     most = 0.0
     for n in NODES:
-        told = [simulate(n, options.keys, of[3], processors) for of in rounds]
+        even = [[options.keys / n]] * n
+        told = [simulate(even, of[3], processors) for of in rounds]
         # Of each round: what else the machine does changes from one to the next.
         differs = statistics.median(
             of / measured[0][n] - 1 for of, measured in zip(told, rounds, strict=True)
@@ -160,7 +165,7 @@ def compare_with_measured(query, options):
         most = max(most, abs(differs))
     costs = {
         name: statistics.median(of[3][name] for of in rounds)
-        for name in ("merge", "key", "send", "call")
+        for name in ("merge", "key", "send", "call", "entry", "sent_entry")
     }
     return costs, most
 
@@ -200,7 +205,7 @@ def compare_with_tree(costs):
     print("|---|---|---|---|---|---|---|---|---|")
     for nodes in (4, 8, 16, 32, 64):
         figures = [
-            how(nodes, nodes * keys, costs, link=LINK)
+            how([[keys]] * nodes, costs, link=LINK)
             for keys in (64, 16384, 262144)
             for how in (simulate, simulate_tree)
         ]
@@ -208,15 +213,25 @@ def compare_with_tree(costs):
         row(nodes, figures, f"{asked}", f"{best_groups(nodes, costs, LINK)}")
 
 
+def product(held, costs):
+    """Seconds of a step as a program takes it: with a tree from so many servers on."""
+    how = simulate_tree if len(held) > tree.MOST_ASKED else simulate
+    return how(held, costs, link=LINK)
+
+
 def compare_nodes(costs):
     """A table of more nodes and keys than there are here."""
     print("Simulated: nodes with a processor each, a link of 100 us and 25 Gbit/s")
-    print("| keys | 1 nodes | 8 nodes | 64 nodes | of linear at 8 |")
-    print("|---|---|---|---|---|")
+    print("| keys | 1 nodes | 8 nodes | 64 nodes | balance at 8 | of linear at 8 |")
+    print("|---|---|---|---|---|---|")
     for keys in (10**5, 10**6, 10**7, 10**8, 10**9):
-        of = {n: simulate(n, keys, costs, link=LINK) for n in (1, 8, 64)}
+        held = {n: layout(n, keys) for n in (1, 8, 64)}
+        of = {n: product(held[n], costs) for n in held}
         shown = " | ".join(f"{1e3 * of[n]:.1f} ms" for n in of)
-        print(f"| {keys:.0e} | {shown} | {of[1] / of[8] / 8:.2f} |")
+        print(
+            f"| {keys:.0e} | {shown} | {balance(held[8]):.2f} | "
+            f"{of[1] / of[8] / 8:.2f} |"
+        )
 
 
 def main():

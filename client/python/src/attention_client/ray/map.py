@@ -150,7 +150,7 @@ class MapActor:
                 raise full
 
     def _keys_at(self, node: str) -> int:
-        return sum(known.keys_at(node) for known in self._state.sequences())
+        return sum(known.load()[node] for known in self._state.sequences())
 
     @_without_lost_nodes
     def rebalance(self) -> int:

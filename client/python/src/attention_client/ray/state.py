@@ -20,7 +20,7 @@ from attention_client.errors import (
     ResourceExhaustedError,
     UnavailableError,
 )
-from attention_client.ray.ranges import Range, SequenceMap
+from attention_client.ray.ranges import Range, SequenceMap, emptiest
 
 _MOST_REFUSED = 1000  # names, of calls that the map may not have begun yet
 _SOON = 1.0  # seconds
@@ -280,12 +280,13 @@ class State:
         others: nodes that are no choice. ResourceExhaustedError for fewer than
         at_least, which is count unless given.
         """
-        planned = {node.name: 0 for node in self.nodes()}
+        nodes = {n.name: n for n in self.usable() if n.name not in others}
+        planned = dict.fromkeys(nodes, 0)
         for one in self.sequences():
-            for name in one.nodes() & planned.keys():
-                planned[name] += one.keys_at(name) * _bytes_per_key(one)
-        free = [node for node in self.usable() if node.name not in others]
-        free.sort(key=lambda node: (known.keys_at(node.name), planned[node.name]))
+            for name, keys in one.load().items():
+                if name in planned:
+                    planned[name] += keys * _bytes_per_key(one)
+        free = [nodes[name] for name in emptiest(known, planned)]
         if len(free) < (count if at_least is None else at_least):
             raise ResourceExhaustedError(
                 f"{len(free)} nodes can take keys of {known.name!r} (expected {count})"
@@ -314,17 +315,18 @@ class State:
 
         full: nodes that none is moved to.
         """
-        load = {node.name: known.keys_at(node.name) for node in self.usable()}
+        has = known.load()
+        load = {node.name: has[node.name] for node in self.usable()}
         targets = [name for name in load if name not in full]
         if not targets:
             return None
         source = max(load, key=lambda name: load[name])
         target = min(targets, key=lambda name: load[name])
         for part in known.ranges:
-            has = {replica.node for replica in part.replicas}
+            at = {replica.node for replica in part.replicas}
             if (
-                source in has
-                and target not in has
+                source in at
+                and target not in at
                 and load[target] + part.capacity < load[source]
             ):
                 return part, source, target
