@@ -1,7 +1,7 @@
 """Which keys each server has, as the product places them."""
 
 from attention_client.info import SequenceForm
-from attention_client.ray.ranges import Range, Replica, SequenceMap, capacity, emptiest
+from attention_client.ray.ranges import Range, Replica, SequenceMap, capacity, in_order
 
 HEADS, WIDTH = 8, 128
 _FORM = SequenceForm(HEADS, WIDTH, WIDTH, "float32", 1)
@@ -13,8 +13,9 @@ def layout(nodes, keys, rows=4096, range_keys=4096):
     known = SequenceMap("", _FORM, 1, range_keys, 0, ())
     while known.end < keys:
         end = min(keys, (known.end // rows + 1) * rows)
-        node = emptiest(known, dict.fromkeys(names, 0))[0]
-        part = Range(known.end, capacity(known, end, nodes), (Replica(node, ""),))
+        size = capacity(known, end, nodes)
+        node = in_order(known, size, dict.fromkeys(names, size))[0]
+        part = Range(known.end, size, (Replica(node, ""),))
         known = known.changed([*known.ranges, part])
     held = {name: [] for name in names}
     for part in known.ranges:

@@ -187,6 +187,7 @@ class MapActor:
     def names(self) -> list[str]:
         return sorted(known.name for known in self._state.sequences())
 
+    @_without_lost_nodes
     def extend(self, name: str, position: int, end: int) -> SequenceMap:
         """Gives all positions up to end a place, for keys from position on.
 
@@ -201,14 +202,7 @@ class MapActor:
                 )
             while known.end < end:
                 size = capacity(known, end, len(self._state.usable()))
-                nodes = self._state.places(known, known.replicas)
-                try:
-                    part = self._replicas.new_range(known, known.end, size, nodes)
-                except UnavailableError:
-                    if not any([self._watch.check(node.name) for node in nodes]):
-                        raise
-                    known = self._state.get(name)
-                    continue  # at others
+                part = self._replicas.next_range(known, size, position)
                 known = self._state.put(known.changed([*known.ranges, part]))
             return known
 

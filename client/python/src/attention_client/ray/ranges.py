@@ -105,14 +105,20 @@ def capacity(wanted: SequenceMap, end: int, nodes: int) -> int:
     return -(-keys // PAGE) * PAGE
 
 
-def emptiest(known: SequenceMap, planned: Mapping[str, int]) -> list[str]:
-    """Nodes in the order in which they take the next range.
+def in_order(known: SequenceMap, size: int, room: Mapping[str, int]) -> list[str]:
+    """Nodes in the order in which they take a range of so many keys.
 
-    Those with the fewest keys of the sequence, of equal ones the emptiest. planned:
-    bytes that have a place at each node.
+    First those that have room for it: with the fewest keys of the sequence, of equal
+    ones that with the most room. Then the others, that with the most room first. room:
+    keys, of each node.
     """
     load = known.load()
-    return sorted(planned, key=lambda node: (load[node], planned[node]))
+
+    def place(node: str) -> tuple[bool, int, int]:
+        fits = room[node] >= size
+        return not fits, load[node] if fits else 0, -room[node]
+
+    return sorted(room, key=place)
 
 
 def joined(positions: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:

@@ -135,6 +135,7 @@ class Watch:
         self, actor: str, timeout: float = _REPORT, gone: str | None = None
     ) -> NodeReport:
         report: NodeReport = moving.ask(actor, "report", gone, timeout=timeout)
+        self._state.rooms.set(report.node, report.memory_limit - report.held_bytes)
         return report
 
     def _reports(self) -> list[tuple[Node, NodeReport | None]]:
