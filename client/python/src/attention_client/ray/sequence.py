@@ -19,7 +19,8 @@ from attention_client._reply import TENSORS, Result
 from attention_client.errors import InvalidArgumentError, UnavailableError
 from attention_client.info import SequenceForm
 from attention_client.ray import fanout
-from attention_client.ray.asking import Asking, NewKeys, RefusedError, StaleError
+from attention_client.ray.asking import Asking
+from attention_client.ray.attempts import NewKeys, RefusedError, StaleError
 from attention_client.ray.ranges import Range, Replica, SequenceMap, joined
 from attention_client.ray.tree import LateError
 
