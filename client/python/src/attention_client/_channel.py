@@ -94,6 +94,8 @@ _OPTIONS: list[tuple[str, Any]] = [
     # A connection that a network has dropped is noticed while calls wait on it.
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.keepalive_timeout_ms", 10_000),
+    # Newer gRPC waits as long as this for a ping, a minute by itself.
+    ("grpc.http2.ping_timeout_ms", 10_000),
     # A server that was away is found soon after its return; gRPC would wait ever
     # longer, up to two minutes. grpc.min_reconnect_backoff_ms, in spite of its name, is
     # how long a connection may take to be made, and stays at gRPC's 20 s.
