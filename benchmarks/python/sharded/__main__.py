@@ -15,6 +15,7 @@ from sharded.measure import (
     timed,
 )
 from sharded.layout import WIDTH, balance, layout
+from sharded.parts import LINK, compare_parts, product
 from sharded.simulation import QUERY_HEADS, best_groups, simulate, simulate_tree
 
 from attention_client.ray import tree
@@ -22,7 +23,6 @@ from attention_client.ray.fanout import merged_arrays
 
 NODES = (1, 2, 3, 4)
 ENTRIES = 16  # of a step whose entries' cost is measured
-LINK = (100e-6, 25e9 / 8)  # seconds of a round trip, bytes a second
 
 
 def parse():
@@ -33,8 +33,10 @@ def parse():
         "without Ray, which takes no part in a step. They share this machine's processors "
         "with the client. The simulation takes what a call, a key and a merge cost from "
         "the same rounds, and is first compared with what was measured in them, then asked "
-        "for nodes with processors of their own. Last, a client that asks all servers is "
-        "compared with a tree of servers that ask others and merge.",
+        "for nodes with processors of their own. It says for up to 10^9 keys how "
+        "long the kernel, merges, the link and calls take of a step. Last, a client that "
+        "asks all servers is compared with a tree of servers that ask others and merge. A "
+        "token takes a step for each layer: tokens/s are those of one layer.",
     )
     parser.add_argument(
         "--seconds",
@@ -149,8 +151,11 @@ def compare_with_measured(query, options):
             for _ in range(options.rounds)
         ]
     print(f"{options.keys} keys on {processors} processors, ms; the client asks all")
-    print("| nodes | step | slowest shard alone | 64 keys each | simulated | differs |")
-    print("|---|---|---|---|---|---|")
+    print(
+        "| nodes | step | slowest shard alone | 64 keys each | simulated | tokens/s | "
+        "differs |"
+    )
+    print("|---|---|---|---|---|---|---|")
     most = 0.0
     for n in NODES:
         even = [[options.keys / n]] * n
@@ -161,7 +166,7 @@ def compare_with_measured(query, options):
         )
         figures = [statistics.median(of[i][n] for of in rounds) for i in range(3)]
         figures.append(statistics.median(told))
-        row(n, figures, f"{differs:+.0%}")
+        row(n, figures, f"{1 / figures[0]:.3g}", f"{differs:+.0%}")
         most = max(most, abs(differs))
     costs = {
         name: statistics.median(of[3][name] for of in rounds)
@@ -213,21 +218,18 @@ def compare_with_tree(costs):
         row(nodes, figures, f"{asked}", f"{best_groups(nodes, costs, LINK)}")
 
 
-def product(held, costs):
-    """Seconds of a step as a program takes it: with a tree from so many servers on."""
-    how = simulate_tree if len(held) > tree.MOST_ASKED else simulate
-    return how(held, costs, link=LINK)
-
-
 def compare_nodes(costs):
     """A table of more nodes and keys than there are here."""
-    print("Simulated: nodes with a processor each, a link of 100 us and 25 Gbit/s")
+    print(
+        "Simulated: nodes with a processor each, a link of 100 us and 25 Gbit/s; "
+        "tokens/s of one layer"
+    )
     print("| keys | 1 nodes | 8 nodes | 64 nodes | balance at 8 | of linear at 8 |")
     print("|---|---|---|---|---|---|")
     for keys in (10**5, 10**6, 10**7, 10**8, 10**9):
         held = {n: layout(n, keys) for n in (1, 8, 64)}
         of = {n: product(held[n], costs) for n in held}
-        shown = " | ".join(f"{1e3 * of[n]:.1f} ms" for n in of)
+        shown = " | ".join(f"{1e3 * s:.1f} ms, {1 / s:.3g}/s" for s in of.values())
         print(
             f"| {keys:.0e} | {shown} | {balance(held[8]):.2f} | "
             f"{of[1] / of[8] / 8:.2f} |"
@@ -248,6 +250,7 @@ def main():
             sys.exit(f"sharded: {most:.0%} (at most {options.check:g} %)")
         return None
     compare_nodes(costs)
+    compare_parts(costs)
     compare_with_tree(costs)
     return None
 
