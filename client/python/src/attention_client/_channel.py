@@ -274,10 +274,7 @@ class Caller:
         self, metadata: Metadata | None
     ) -> tuple[tuple[str, str | bytes], ...]:
         """The client's own and a call's."""
-        own = mapping(metadata).items()
-        for key, value in own:
-            _check_metadata(key, value)
-        return (*self._metadata, *own)
+        return (*self._metadata, *checked(metadata).items())
 
     def _is_inherited(self) -> bool:
         return self._process != os.getpid()
@@ -313,6 +310,14 @@ def mapping(metadata: Metadata | None) -> Metadata:
             "{'traceparent': '00-...'})"
         )
     return metadata
+
+
+def checked(metadata: Metadata | None) -> dict[str, str | bytes]:
+    """mapping() of what gRPC sends."""
+    own = dict(mapping(metadata))
+    for key, value in own.items():
+        _check_metadata(key, value)
+    return own
 
 
 def _check_metadata(key: Any, value: Any) -> None:

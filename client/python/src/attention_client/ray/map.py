@@ -30,7 +30,7 @@ from attention_client.ray.figures import Figures
 from attention_client.ray.node import NodeReport
 from attention_client.ray.placing import Placement
 from attention_client.ray.ranges import Range, Replica, SequenceMap, capacity
-from attention_client.ray.replicas import Replicas
+from attention_client.ray.replicas import Replicas, sending
 from attention_client.ray.state import State
 from attention_client.ray.watching import Watch
 
@@ -294,6 +294,13 @@ class MapActor:
                 known = self._state.put(known)
             self._replicas.delete(gone)
             return known
+
+    def with_metadata(
+        self, metadata: dict[str, str | bytes], method: str, *arguments: Any
+    ) -> Any:
+        """What a method returns whose calls of servers have this metadata."""
+        with sending(metadata):
+            return getattr(self, method)(*arguments)
 
     def delete(self, name: str) -> None:
         with contextlib.suppress(NotFoundError), self._state.lock(name):

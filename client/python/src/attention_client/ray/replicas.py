@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
+from attention_client import _channel
 from attention_client.client import Client
 from attention_client.errors import (
     AttentionError,
@@ -22,7 +24,29 @@ from attention_client.ray.figures import Figures
 from attention_client.ray.ranges import PAGE, Range, Replica, SequenceMap
 from attention_client.ray.state import Node, State
 
+# Of the call of the map that a thread does.
+_metadata: ContextVar[_channel.Metadata | None] = ContextVar("metadata", default=None)
 _UNANSWERED = (UnavailableError, NotFoundError, DeadlineExceededError)
+
+
+@contextlib.contextmanager
+def sending(metadata: _channel.Metadata) -> Iterator[None]:
+    """Calls of servers have this metadata, those that this thread makes."""
+    token = _metadata.set(metadata)
+    try:
+        yield
+    finally:
+        _metadata.reset(token)
+
+
+class _Client(Client):
+    """It sends what sending() says."""
+
+    def _metadata_with(
+        self, metadata: _channel.Metadata | None
+    ) -> tuple[tuple[str, str | bytes], ...]:
+        of_call = _channel.mapping(_metadata.get())
+        return super()._metadata_with({**of_call, **_channel.mapping(metadata)})
 
 
 class Replicas:
@@ -58,7 +82,7 @@ class Replicas:
         target = self._node(node).target
         client = self._clients.get(target)  # others may forget() it at any moment
         if client is None:
-            client = Client(target, **self._connect)
+            client = _Client(target, **self._connect)
             client = self._clients.setdefault(target, client)
         return client
 
