@@ -22,6 +22,7 @@ from attention_client.ray import tree
 from attention_client.ray.fanout import merged_arrays
 
 NODES = (1, 2, 3, 4)
+COSTS = ("key", "send", "call", "merge", "entry", "sent_entry", "relay")
 ENTRIES = 16  # of a step whose entries' cost is measured
 
 
@@ -59,7 +60,20 @@ def parse():
         help="nothing but what a step over 2 to 8 servers takes above the slowest one "
         "alone",
     )
-    return parser.parse_args()
+    parser.add_argument(
+        "--costs",
+        nargs="+",
+        metavar="NAME=US",
+        help="measures nothing, and simulates with these, in microseconds: "
+        + ", ".join(COSTS),
+    )
+    options = parser.parse_args()
+    if options.costs is not None:
+        told = dict(one.split("=", 1) for one in options.costs)
+        if told.keys() != set(COSTS):
+            parser.error(f"--costs: {' '.join(told)} (expected {' '.join(COSTS)})")
+        options.costs = {name: float(us) * 1e-6 for name, us in told.items()}
+    return options
 
 
 def normal(*shape, random=np.random.default_rng(seed=1)):
@@ -170,7 +184,8 @@ def compare_with_measured(query, options):
         most = max(most, abs(differs))
     costs = {
         name: statistics.median(of[3][name] for of in rounds)
-        for name in ("merge", "key", "send", "call", "entry", "sent_entry")
+        for name in COSTS
+        if name != "relay"  # which more servers tell
     }
     return costs, most
 
@@ -236,8 +251,16 @@ def compare_nodes(costs):
         )
 
 
+def simulated(costs):
+    compare_nodes(costs)
+    compare_parts(costs)
+    compare_with_tree(costs)
+
+
 def main():
     options = parse()
+    if options.costs is not None:
+        return simulated(options.costs)
     query = normal(QUERY_HEADS, 1, WIDTH)
     if options.overhead:
         return overhead(query, options)
@@ -249,10 +272,7 @@ def main():
         if most * 100 > options.check:
             sys.exit(f"sharded: {most:.0%} (at most {options.check:g} %)")
         return None
-    compare_nodes(costs)
-    compare_parts(costs)
-    compare_with_tree(costs)
-    return None
+    return simulated(costs)
 
 
 if __name__ == "__main__":

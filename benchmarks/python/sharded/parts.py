@@ -17,7 +17,11 @@ NAMES = ("kernel", "merge", "link", "call")
 
 
 def product(held, costs, link=LINK):
-    """Seconds of a step as a program takes it: with a tree from so many servers on."""
+    """Seconds of a step as a program takes it: with a tree from so many servers on.
+
+    Servers without keys are not asked.
+    """
+    held = [ranges for ranges in held if ranges]
     how = simulate_tree if len(held) > tree.MOST_ASKED else simulate
     return how(held, costs, link=link)
 
