@@ -23,6 +23,9 @@ SEQUENCES = {
     file.name: yaml.safe_load(file.read_text())
     for file in sorted((MANIFESTS / "sequences").glob("*.yaml"))
 }
+SEQUENCES_SCALER = yaml.safe_load(
+    (MANIFESTS / "sequences-autoscaler" / "autoscaler.yaml").read_text()
+)
 KSERVE = {
     file.name: yaml.safe_load(file.read_text())
     for file in sorted((MANIFESTS / "kserve").glob("*.yaml"))
@@ -75,7 +78,7 @@ def test_the_stateful_sets_parts_fit():
     ]
     assert all(selector == labels for selector in selectors)
     assert of["serviceName"] == SEQUENCES["service.yaml"]["metadata"]["name"]
-    target = SEQUENCES["autoscaler.yaml"]["spec"]["scaleTargetRef"]
+    target = SEQUENCES_SCALER["spec"]["scaleTargetRef"]
     assert target["kind"] == SEQUENCES["stateful-set.yaml"]["kind"]
     assert target["name"] == SEQUENCES["stateful-set.yaml"]["metadata"]["name"]
     assert SEQUENCES["kustomization.yaml"]["images"] == BASE["kustomization.yaml"]["images"]
@@ -172,7 +175,7 @@ def gib(size):
 def test_the_autoscaler_of_sequences_acts_before_they_are_full():
     (container,) = SEQUENCES["stateful-set.yaml"]["spec"]["template"]["spec"]["containers"]
     sizes = dict(a.split("=") for a in container["args"] if a.endswith("iB"))
-    metric = SEQUENCES["autoscaler.yaml"]["spec"]["metrics"][0]["resource"]
+    metric = SEQUENCES_SCALER["spec"]["metrics"][0]["resource"]
     target = metric["target"]["averageUtilization"] / 100
     request = gib(container["resources"]["requests"][metric["name"]])
     # Kubernetes leaves 10 % beyond the target alone (--horizontal-pod-autoscaler-tolerance).

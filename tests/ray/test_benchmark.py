@@ -39,3 +39,13 @@ def test_a_simulation_that_differs_by_more_is_an_error(percent):
     assert rows(ran) == ["1", "2", "3", "4"]
     assert ran.returncode == (percent < 0)
     assert ("at most -1 %" in ran.stderr) == (percent < 0)
+
+
+def test_costs_that_are_told_are_simulated_with_and_nothing_is_measured():
+    names = ("key", "send", "call", "merge", "entry", "sent_entry", "relay")
+    ran = run("--costs", *(f"{name}=1" for name in names))
+    assert ran.returncode == 0, ran.stderr
+    # A microsecond each, and 100 of the link.
+    assert re.search(r"^\| 1 \| 1e\+06 \| 1000\.\d", ran.stdout, re.MULTILINE)
+    assert "measured" not in ran.stdout
+    assert run("--costs", "key=1").returncode == 2

@@ -9,7 +9,7 @@ from waiting import wait_until
 
 from attention_client import AbortedError, Client, _channel
 from attention_client.ray import AttentionCluster, moving
-from attention_client.ray.asking import NewKeys, StaleError
+from attention_client.ray.attempts import NewKeys, StaleError
 from attention_client.ray.ranges import Range
 
 HEADS, WIDTH, KEYS = 2, 16, 100

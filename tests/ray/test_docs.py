@@ -1,5 +1,6 @@
 """docs/scaling.md: what it shows works."""
 
+import importlib.metadata
 import re
 from pathlib import Path
 
@@ -20,3 +21,11 @@ def test_the_pages_code_runs(cluster, normal):
     names = {"query": normal(32, 5, 128), "key": key, "value": value}
     exec(code, names)
     assert names["output"].shape == names["step"].output.shape == (32, 5, 128)
+
+
+def test_the_extra_brings_the_server_that_nodes_start():
+    extras = importlib.metadata.requires("attention-client")
+    assert 'attention-client[server]; extra == "ray"' in extras
+    assert any(
+        re.match(r"attention-server==.*extra == \"server\"", one) for one in extras
+    )

@@ -5,12 +5,11 @@ import contextlib
 import pytest
 import ray
 from at_nodes import asked
+from full import FORM, fill, no_reports
 from waiting import wait_for_nodes, wait_until
 
 from attention_client import Client, ResourceExhaustedError
 from attention_client.ray import AttentionCluster, moving
-
-FORM = {"heads": 1, "width": 64}  # 512 bytes a key
 
 
 @contextlib.contextmanager
@@ -21,6 +20,7 @@ def small_cluster(nodes, name, normal):
         AttentionCluster(nodes, name=name, cpus=0, flags=flags) as cluster,
         cluster.sequence(**FORM, replicas=2, range_keys=8192) as sequence,
     ):
+        no_reports(cluster)
         sequence.append(normal(1, 5000, 64), normal(1, 5000, 64))
         yield cluster, sequence
 
@@ -134,15 +134,6 @@ def test_a_range_moves_from_a_node_without_room_for_a_second_copy(ray_cluster, n
         wait_for_nodes(half, 2)
         wait_until(lambda: len(sequence.describe().ranges[0].replicas) == 2)
         assert sequence.append(normal(1, 1, 64), normal(1, 1, 64)) == 5001
-
-
-def fill(sequence, normal):
-    """Until its server has no room for another page of it."""
-    page = normal(1, 64, 64)
-    with contextlib.suppress(ResourceExhaustedError):
-        while True:
-            for layer in range(len(sequence.lengths)):
-                sequence.append(page, page, layer)
 
 
 @contextlib.contextmanager

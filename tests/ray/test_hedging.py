@@ -48,6 +48,18 @@ def test_reads_are_answered_by_the_other_replica(cluster, sharded, normal, numbe
             np.testing.assert_allclose(answer.output, expected, rtol=0, atol=1e-6)
 
 
+def test_a_read_goes_on_before_it_is_known_what_is_slow(
+    cluster, sharded, normal, monkeypatch
+):
+    monkeypatch.setattr(hedging, "_UNKNOWN", 0.2)
+    query = normal(4, 2, WIDTH)
+    expected = sharded.attend(query).output
+    for report in cluster.nodes():
+        with waiting.stopped(report.pid):
+            answer = sharded.attend(query, timeout=SOON)
+        np.testing.assert_allclose(answer.output, expected, rtol=0, atol=1e-6)
+
+
 def test_sinks_count_once_where_others_answer(cluster, sharded, normal):
     options = {"sinks": normal(4), "lse": True}
     query = normal(4, 2, WIDTH)

@@ -82,6 +82,22 @@ def test_a_sequence_without_what_is_lost_begins_anew(cluster, normal, kill):
         assert sequence.describe().lengths == (10,)
 
 
+def test_what_has_lost_all_keys_answers_as_if_rows_saw_none(cluster, normal, kill):
+    with lost_range(cluster, normal, kill) as (sequence, _):
+        sequence._lengths[0] = 10  # describe() counts the range as full
+        query, sinks = normal(4, 2, WIDTH), normal(4)
+        with pytest.raises(KeysLostError) as caught:
+            sequence.attend(query)
+        assert caught.value.missing == ((0, 10),)
+        options = {"lse": True, "sinks": sinks}
+        answer = sequence.attend(query, partial=True, **options)
+        assert (answer.missing, answer.servers) == (((0, 10),), 0)
+        with cluster.sequence(heads=HEADS, width=WIDTH) as empty:
+            expected = empty.attend(query, **options)
+        np.testing.assert_array_equal(answer.output, expected.output)
+        np.testing.assert_array_equal(answer.lse, expected.lse)
+
+
 def test_a_length_amid_lost_keys_is_refused(cluster, normal, kill):
     with lost_range(cluster, normal, kill) as (sequence, _):
         with pytest.raises(KeysLostError, match="positions 0 to 63"):

@@ -34,4 +34,5 @@ def stopped(pid):
             os.sched_yield()
         yield
     finally:
-        os.kill(pid, signal.SIGCONT)
+        with contextlib.suppress(ProcessLookupError):  # it was given up
+            os.kill(pid, signal.SIGCONT)

@@ -14,19 +14,16 @@ from sharded.measure import (
     processor_time,
     timed,
 )
-from sharded.simulation import (
-    QUERY_HEADS,
-    WIDTH,
-    best_groups,
-    simulate,
-    simulate_tree,
-)
+from sharded.layout import WIDTH, balance, layout
+from sharded.parts import LINK, compare_parts, product
+from sharded.simulation import QUERY_HEADS, best_groups, simulate, simulate_tree
 
 from attention_client.ray import tree
 from attention_client.ray.fanout import merged_arrays
 
 NODES = (1, 2, 3, 4)
-LINK = (100e-6, 25e9 / 8)  # seconds of a round trip, bytes a second
+COSTS = ("key", "send", "call", "merge", "entry", "sent_entry", "relay")
+ENTRIES = 16  # of a step whose entries' cost is measured
 
 
 def parse():
@@ -37,8 +34,10 @@ def parse():
         "without Ray, which takes no part in a step. They share this machine's processors "
         "with the client. The simulation takes what a call, a key and a merge cost from "
         "the same rounds, and is first compared with what was measured in them, then asked "
-        "for nodes with processors of their own. Last, a client that asks all servers is "
-        "compared with a tree of servers that ask others and merge.",
+        "for nodes with processors of their own. It says for up to 10^9 keys how "
+        "long the kernel, merges, the link and calls take of a step. Last, a client that "
+        "asks all servers is compared with a tree of servers that ask others and merge. A "
+        "token takes a step for each layer: tokens/s are those of one layer.",
     )
     parser.add_argument(
         "--seconds",
@@ -61,7 +60,20 @@ def parse():
         help="nothing but what a step over 2 to 8 servers takes above the slowest one "
         "alone",
     )
-    return parser.parse_args()
+    parser.add_argument(
+        "--costs",
+        nargs="+",
+        metavar="NAME=US",
+        help="measures nothing, and simulates with these, in microseconds: "
+        + ", ".join(COSTS),
+    )
+    options = parser.parse_args()
+    if options.costs is not None:
+        told = dict(one.split("=", 1) for one in options.costs)
+        if told.keys() != set(COSTS):
+            parser.error(f"--costs: {' '.join(told)} (expected {' '.join(COSTS)})")
+        options.costs = {name: float(us) * 1e-6 for name, us in told.items()}
+    return options
 
 
 def normal(*shape, random=np.random.default_rng(seed=1)):
@@ -107,7 +119,7 @@ def most_at_once():
     return min(len(os.sched_getaffinity(0)), max(NODES))
 
 
-def one_round(servers, large, small, query, options):
+def one_round(servers, large, small, cut, query, options):
     """The times of its steps, and the costs that they say."""
     seconds = options.seconds
     steps, floors, alone = {}, {}, {}
@@ -131,6 +143,12 @@ def one_round(servers, large, small, query, options):
         "send": max((four - one) / 3 - merge, 0),
     }
     costs["call"] = max(floors[1] - costs["send"] - merge - 64 * costs["key"], 0)
+    # Of an entry more: all that it takes, and what the client has of it.
+    whole, many = (timed(lambda s=s: s.attend(query), seconds) for s in cut)
+    own = [processor_time(lambda s=s: s.attend(query), seconds) for s in cut]
+    costs["sent_entry"] = max((own[1] - own[0]) / (ENTRIES - 1) - merge, 0)
+    each = (many - whole) / (ENTRIES - 1)
+    costs["entry"] = max(each - costs["sent_entry"] - merge, 0)
     return steps, alone, floors, costs
 
 
@@ -140,27 +158,34 @@ def compare_with_measured(query, options):
     with Servers(max(NODES)) as servers, most_asked(max(NODES)):
         large = {n: servers.over(n, options.keys, normal) for n in NODES}
         small = {n: servers.over(n, n * 64, normal) for n in NODES}
+        keys = ENTRIES * 64
+        cut = [servers.over(1, keys, normal, ranges=n) for n in (1, ENTRIES)]
         rounds = [
-            one_round(servers, large, small, query, options)
+            one_round(servers, large, small, cut, query, options)
             for _ in range(options.rounds)
         ]
     print(f"{options.keys} keys on {processors} processors, ms; the client asks all")
-    print("| nodes | step | slowest shard alone | 64 keys each | simulated | differs |")
-    print("|---|---|---|---|---|---|")
+    print(
+        "| nodes | step | slowest shard alone | 64 keys each | simulated | tokens/s | "
+        "differs |"
+    )
+    print("|---|---|---|---|---|---|---|")
     most = 0.0
     for n in NODES:
-        told = [simulate(n, options.keys, of[3], processors) for of in rounds]
+        even = [[options.keys / n]] * n
+        told = [simulate(even, of[3], processors) for of in rounds]
         # Of each round: what else the machine does changes from one to the next.
         differs = statistics.median(
             of / measured[0][n] - 1 for of, measured in zip(told, rounds, strict=True)
         )
         figures = [statistics.median(of[i][n] for of in rounds) for i in range(3)]
         figures.append(statistics.median(told))
-        row(n, figures, f"{differs:+.0%}")
+        row(n, figures, f"{1 / figures[0]:.3g}", f"{differs:+.0%}")
         most = max(most, abs(differs))
     costs = {
         name: statistics.median(of[3][name] for of in rounds)
-        for name in ("merge", "key", "send", "call")
+        for name in COSTS
+        if name != "relay"  # which more servers tell
     }
     return costs, most
 
@@ -200,7 +225,7 @@ def compare_with_tree(costs):
     print("|---|---|---|---|---|---|---|---|---|")
     for nodes in (4, 8, 16, 32, 64):
         figures = [
-            how(nodes, nodes * keys, costs, link=LINK)
+            how([[keys]] * nodes, costs, link=LINK)
             for keys in (64, 16384, 262144)
             for how in (simulate, simulate_tree)
         ]
@@ -210,17 +235,32 @@ def compare_with_tree(costs):
 
 def compare_nodes(costs):
     """A table of more nodes and keys than there are here."""
-    print("Simulated: nodes with a processor each, a link of 100 us and 25 Gbit/s")
-    print("| keys | 1 nodes | 8 nodes | 64 nodes | of linear at 8 |")
-    print("|---|---|---|---|---|")
+    print(
+        "Simulated: nodes with a processor each, a link of 100 us and 25 Gbit/s; "
+        "tokens/s of one layer"
+    )
+    print("| keys | 1 nodes | 8 nodes | 64 nodes | balance at 8 | of linear at 8 |")
+    print("|---|---|---|---|---|---|")
     for keys in (10**5, 10**6, 10**7, 10**8, 10**9):
-        of = {n: simulate(n, keys, costs, link=LINK) for n in (1, 8, 64)}
-        shown = " | ".join(f"{1e3 * of[n]:.1f} ms" for n in of)
-        print(f"| {keys:.0e} | {shown} | {of[1] / of[8] / 8:.2f} |")
+        held = {n: layout(n, keys) for n in (1, 8, 64)}
+        of = {n: product(held[n], costs) for n in held}
+        shown = " | ".join(f"{1e3 * s:.1f} ms, {1 / s:.3g}/s" for s in of.values())
+        print(
+            f"| {keys:.0e} | {shown} | {balance(held[8]):.2f} | "
+            f"{of[1] / of[8] / 8:.2f} |"
+        )
+
+
+def simulated(costs):
+    compare_nodes(costs)
+    compare_parts(costs)
+    compare_with_tree(costs)
 
 
 def main():
     options = parse()
+    if options.costs is not None:
+        return simulated(options.costs)
     query = normal(QUERY_HEADS, 1, WIDTH)
     if options.overhead:
         return overhead(query, options)
@@ -232,9 +272,7 @@ def main():
         if most * 100 > options.check:
             sys.exit(f"sharded: {most:.0%} (at most {options.check:g} %)")
         return None
-    compare_nodes(costs)
-    compare_with_tree(costs)
-    return None
+    return simulated(costs)
 
 
 if __name__ == "__main__":

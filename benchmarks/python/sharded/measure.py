@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import many_servers
-from sharded.simulation import HEADS, WIDTH
+from sharded.layout import HEADS, WIDTH
 
 from attention_client.ray import tree
 
@@ -24,10 +24,11 @@ class Servers(many_servers.Servers):
         for number, pid in enumerate(self._pids):
             _pin(pid, processors[number % len(processors)])
 
-    def over(self, count, keys, normal):
-        """A sequence of so many keys, cut into as many ranges as servers are to have."""
-        size = -(-keys // count // 64) * 64
-        sequence = self.sequence(HEADS, WIDTH, size, ranges=count)
+    def over(self, count, keys, normal, ranges=None):
+        """A sequence of so many keys over so many servers; ranges: None: one at each."""
+        ranges = ranges or count
+        size = -(-keys // ranges // 64) * 64
+        sequence = self.sequence(HEADS, WIDTH, size, ranges=ranges, count=count)
         for start in range(0, keys, 4096):
             rows = min(4096, keys - start)
             sequence.append(normal(HEADS, rows, WIDTH), normal(HEADS, rows, WIDTH))

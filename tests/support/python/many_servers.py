@@ -63,12 +63,13 @@ class Servers:
         assert method == "refresh"
         return self._map
 
-    def sequence(self, heads, width, size, dtype="float32", ranges=None):
-        """Ranges of so many keys, one after the other at each server."""
+    def sequence(self, heads, width, size, dtype="float32", ranges=None, count=None):
+        """Ranges of so many keys, one after the other at each of so many servers."""
+        count = count or len(self.servers)
         form = SequenceForm(heads, width, width, dtype, 1)
         made = []
-        for number in range(ranges or len(self.servers)):
-            node = number % len(self.servers)
+        for number in range(ranges or count):
+            node = number % count
             one = self.clients[node].sequence(heads=heads, width=width, dtype=dtype)
             made.append(Range(number * size, size, (Replica(str(node), one.name),)))
         self._map = SequenceMap("many", form, 1, size, 1, tuple(made))

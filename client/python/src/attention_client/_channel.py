@@ -94,6 +94,8 @@ _OPTIONS: list[tuple[str, Any]] = [
     # A connection that a network has dropped is noticed while calls wait on it.
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.keepalive_timeout_ms", 10_000),
+    # Newer gRPC waits as long as this for a ping, a minute by itself.
+    ("grpc.http2.ping_timeout_ms", 10_000),
     # A server that was away is found soon after its return; gRPC would wait ever
     # longer, up to two minutes. grpc.min_reconnect_backoff_ms, in spite of its name, is
     # how long a connection may take to be made, and stays at gRPC's 20 s.
@@ -272,10 +274,7 @@ class Caller:
         self, metadata: Metadata | None
     ) -> tuple[tuple[str, str | bytes], ...]:
         """The client's own and a call's."""
-        own = mapping(metadata).items()
-        for key, value in own:
-            _check_metadata(key, value)
-        return (*self._metadata, *own)
+        return (*self._metadata, *checked(metadata).items())
 
     def _is_inherited(self) -> bool:
         return self._process != os.getpid()
@@ -311,6 +310,14 @@ def mapping(metadata: Metadata | None) -> Metadata:
             "{'traceparent': '00-...'})"
         )
     return metadata
+
+
+def checked(metadata: Metadata | None) -> dict[str, str | bytes]:
+    """mapping() of what gRPC sends."""
+    own = dict(mapping(metadata))
+    for key, value in own.items():
+        _check_metadata(key, value)
+    return own
 
 
 def _check_metadata(key: Any, value: Any) -> None:

@@ -2,104 +2,36 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from attention_client import _channel, _sequence_calls, _sequence_tensors
-from attention_client._arrays import Array
 from attention_client._reply import Piece
 from attention_client.client import Client
 from attention_client.errors import (
     AbortedError,
     AttentionError,
     CancelledError,
-    KeysLostError,
     NotFoundError,
     OutOfRangeError,
     UnavailableError,
 )
 from attention_client.ray import fanout, hedging, tree
-from attention_client.ray.ranges import Range, Replica, SequenceMap, joined, shown
+from attention_client.ray.attempts import (
+    LongerError,
+    NewKeys,
+    RefusedError,
+    StaleError,
+    lost,
+)
+from attention_client.ray.ranges import Range, Replica, SequenceMap, joined
 
 if TYPE_CHECKING:
     from attention_client.ray.cluster import AttentionCluster
 
 # What a server says that has gone, or has no longer what the map says.
 _STALE = (UnavailableError, NotFoundError, AbortedError, CancelledError)
-
-
-class StaleError(Exception):
-    """A call that may succeed with another map."""
-
-    def __init__(
-        self, error: AttentionError, nodes: list[str], *, in_tree: bool
-    ) -> None:
-        self.error = error
-        self.nodes = nodes  # that do not answer
-        self.in_tree = in_tree  # whether servers were to ask each other
-        # An append: a program may have left one half done, which is to be finished.
-        self.is_refused = isinstance(error, (AbortedError, OutOfRangeError))
-
-
-class RefusedError(Exception):
-    """Servers do not ask each other; each of them may well answer."""
-
-    def __init__(self, error: AttentionError) -> None:
-        self.error = error
-
-
-class LongerError(Exception):
-    """Ranges to which others have appended: a mask or a bias has too few columns."""
-
-    def __init__(self, error: AttentionError, replicas: tuple[Replica, ...]) -> None:
-        self.error = error
-        self.replicas = replicas
-
-
-@dataclasses.dataclass(frozen=True)
-class NewKeys:
-    """Keys and values that go to positions from the first one on."""
-
-    arrays: dict[str, Array]
-    position: int
-
-    @property
-    def end(self) -> int:
-        return self.position + int(self.arrays["key"].shape[-2])
-
-    def belongs(self, part: Range) -> bool:
-        """Whether some of them go there."""
-        return part.start < self.end and self.position < part.end
-
-    def cut(self, part: Range) -> tuple[dict[str, Array], int]:
-        """Keys and values that belong to a range, and where they go in it."""
-        first = max(part.start - self.position, 0)
-        rows = slice(first, part.end - self.position)
-        cut = {
-            name: array[..., rows, :] if array.ndim == 4 else array[..., rows]
-            for name, array in self.arrays.items()
-        }
-        return cut, self.position + first - part.start
-
-    @contextlib.contextmanager
-    def going_to(self, part: Range) -> Iterator[None]:
-        """An AbortedError of the range says what that means for all rows."""
-        try:
-            yield
-        except StaleError as stale:
-            error = stale.error
-            if isinstance(error, AbortedError) and error.field == "position":
-                # Ranges are appended to in turn.
-                before = max(part.start - self.position, 0)
-                stale.error = AbortedError(
-                    f"position: {self.position + before} has other keys or values; "
-                    f"{before} of {self.end - self.position} rows are in, before it",
-                    retry_after=error.retry_after,
-                )
-                stale.error.server, stale.error.appended = error.server, before
-            raise
 
 
 @dataclasses.dataclass(frozen=True)
@@ -197,7 +129,10 @@ class Asking:
                 self._run(calls)
                 self._append_at(tail, tail.replicas[1:], rows)
         nodes = {replica.node for call in calls for replica in call.replicas}
-        merged = fanout.merge([call.outcome for call in calls])
+        if calls:
+            merged = fanout.merge([call.outcome for call in calls])
+        else:  # all ranges are lost
+            merged = question.without_keys(self.known.form)
         return Answer(merged, missing, len(nodes))
 
     def _appended(self, rows: NewKeys) -> Range | None:
@@ -273,8 +208,6 @@ class Asking:
         if not live and tail is None:
             # No row sees a key: one server says what that gives.
             live = [part for part in self.known.ranges if part.replicas][:1]
-            if not live:
-                raise lost(self.known.name, [(0, self.known.end)])
         load: dict[str, int] = {}
         if tail is not None:
             load[tail.replicas[0].node] = tail.count(question.length)
@@ -363,16 +296,6 @@ class Asking:
             cluster._check_open()
             raise
         _raise_first(calls, _STALE if is_first else (*_STALE, OutOfRangeError))
-
-
-def lost(name: str, missing: Iterable[tuple[int, int]]) -> KeysLostError:
-    """The error that names these positions."""
-    positions = tuple(missing)
-    return KeysLostError(
-        f"the sequence {name!r} has lost its keys at positions {shown(positions)}: the "
-        "nodes that had them are gone (partial=True attends to the others)",
-        positions,
-    )
 
 
 def _raise_first(

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from attention_client import _channel
 from attention_client.client import Client
 from attention_client.errors import CancelledError, NotFoundError
 from attention_client.ray import moving
@@ -69,12 +70,23 @@ class Connections:
         self._clients.clear()
         self._threads.shutdown(wait=False)
 
-    def _ask(self, method: str, *arguments: Any, timeout: float | None = 60) -> Any:
+    def _ask(
+        self,
+        method: str,
+        *arguments: Any,
+        timeout: float | None = 60,
+        metadata: _channel.Metadata | None = None,
+    ) -> Any:
+        """A method of the map. metadata: of the calls of servers that it makes."""
+        asked, told = method, arguments
+        if metadata is not None:
+            own = _channel.checked(metadata)
+            asked, told = "with_metadata", (own, method, *arguments)
         end = time.monotonic() + (math.inf if timeout is None else timeout)
         left = timeout
         while True:
             try:
-                return moving.ask_handle(self._map, "the map", method, arguments, left)
+                return moving.ask_handle(self._map, "the map", asked, told, left)
             except moving.RestartingError:
                 # What it has been asked may have been done.
                 if method not in _REPEATABLE or time.monotonic() + _PAUSE >= end:
@@ -82,10 +94,16 @@ class Connections:
                 time.sleep(_PAUSE)
                 left = None if timeout is None else end - time.monotonic()
 
-    def _copy(self, method: str, *arguments: Any, timeout: float | None) -> Any:
+    def _copy(
+        self,
+        method: str,
+        *arguments: Any,
+        timeout: float | None,
+        metadata: _channel.Metadata | None = None,
+    ) -> Any:
         """As _ask(), of what may take long: a terminal shows how far it is."""
         with shown(method, lambda: int(self._ask("copied_bytes"))):
-            return self._ask(method, *arguments, timeout=timeout)
+            return self._ask(method, *arguments, timeout=timeout, metadata=metadata)
 
     def _client(self, node: str, timeout: float | None = 60) -> Client:
         self._check_open()

@@ -95,6 +95,19 @@ class Question:
             count = min(count, int(self.valid.max(initial=0)) - part.start)
         return self.rows.sees(part.start, max(0, count))
 
+    def without_keys(self, form: SequenceForm) -> Piece:
+        """As a server answers where no row sees a key."""
+        _, heads, rows, _ = self.query.shape
+        output = np.zeros((1, heads, rows, form.value_width), self.query.dtype)
+        lse = np.full((1, heads, rows), -np.inf, np.float32)
+        if self.sinks is not None:
+            if self.sinks.size != heads:
+                raise InvalidArgumentError(
+                    f"sinks: shape [{self.sinks.size}] (expected [{heads}])"
+                )
+            lse[:] = self.sinks[:, np.newaxis]
+        return Piece(output, lse, "", "", 0, 0)
+
     def common(self, entries: int) -> bytes:
         """Of calls about so many ranges, what encode_own(own()) completes."""
         data = self._common.get(entries)

@@ -25,6 +25,7 @@ from attention_client.ray.tree import LateError
 _KEPT = 100  # answers of a server
 _LEAST = 20  # from which on they say what is slow
 _SHARE = 0.95
+_UNKNOWN = 10.0  # seconds that are waited before that
 
 
 class Recent:
@@ -46,12 +47,12 @@ class Recent:
                 if kind.removesuffix(fanout.AND_OTHERS) not in nodes:
                     del self._seconds[kind]
 
-    def patience(self, kind: str) -> float | None:
-        """Seconds until another one is asked; None: nothing is known yet."""
+    def patience(self, kind: str) -> float:
+        """Seconds until another one is asked."""
         with self._lock:
             seconds = sorted(self._seconds.get(kind, ()))
         if len(seconds) < _LEAST:
-            return None
+            return _UNKNOWN
         return seconds[int(_SHARE * len(seconds))]
 
 

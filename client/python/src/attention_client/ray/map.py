@@ -30,7 +30,7 @@ from attention_client.ray.figures import Figures
 from attention_client.ray.node import NodeReport
 from attention_client.ray.placing import Placement
 from attention_client.ray.ranges import Range, Replica, SequenceMap, capacity
-from attention_client.ray.replicas import Replicas
+from attention_client.ray.replicas import Replicas, sending
 from attention_client.ray.state import State
 from attention_client.ray.watching import Watch
 
@@ -150,7 +150,7 @@ class MapActor:
                 raise full
 
     def _keys_at(self, node: str) -> int:
-        return sum(known.keys_at(node) for known in self._state.sequences())
+        return sum(known.load()[node] for known in self._state.sequences())
 
     @_without_lost_nodes
     def rebalance(self) -> int:
@@ -187,6 +187,7 @@ class MapActor:
     def names(self) -> list[str]:
         return sorted(known.name for known in self._state.sequences())
 
+    @_without_lost_nodes
     def extend(self, name: str, position: int, end: int) -> SequenceMap:
         """Gives all positions up to end a place, for keys from position on.
 
@@ -201,14 +202,7 @@ class MapActor:
                 )
             while known.end < end:
                 size = capacity(known, end, len(self._state.usable()))
-                nodes = self._state.places(known, known.replicas)
-                try:
-                    part = self._replicas.new_range(known, known.end, size, nodes)
-                except UnavailableError:
-                    if not any([self._watch.check(node.name) for node in nodes]):
-                        raise
-                    known = self._state.get(name)
-                    continue  # at others
+                part = self._replicas.next_range(known, size, position)
                 known = self._state.put(known.changed([*known.ranges, part]))
             return known
 
@@ -300,6 +294,13 @@ class MapActor:
                 known = self._state.put(known)
             self._replicas.delete(gone)
             return known
+
+    def with_metadata(
+        self, metadata: dict[str, str | bytes], method: str, *arguments: Any
+    ) -> Any:
+        """What a method returns whose calls of servers have this metadata."""
+        with sending(metadata):
+            return getattr(self, method)(*arguments)
 
     def delete(self, name: str) -> None:
         with contextlib.suppress(NotFoundError), self._state.lock(name):

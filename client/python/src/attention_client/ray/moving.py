@@ -27,6 +27,13 @@ from attention_client.ray.ranges import Range, Replica, SequenceMap
 _MARK = 16  # keys
 _STOP = 90  # seconds: a server that hangs is killed after 60
 NAMESPACE = "attention"  # Ray's, of our actors
+# A machine that is gone resets nothing: calls that wait for it fail after both times.
+# Servers end connections whose pings come more often than every 10 s.
+_KEEPALIVE = (
+    ("grpc.keepalive_time_ms", 12_000),
+    ("grpc.keepalive_timeout_ms", 8_000),
+    ("grpc.http2.ping_timeout_ms", 8_000),
+)
 
 
 class SourceFullError(ResourceExhaustedError):
@@ -176,7 +183,8 @@ def _mark(seed: str, form: SequenceForm, width: int) -> Array:
 
 def plain(connect: Mapping[str, Any]) -> dict[str, Any]:
     """A client's settings, for calls whose failure is answered here and at once."""
-    options = [*connect.get("options", ()), ("grpc.enable_retries", 0)]
+    given = connect.get("options", ())
+    options = [*_KEEPALIVE, *given, ("grpc.enable_retries", 0)]
     return {**connect, "options": options, "shared_memory": False}
 
 

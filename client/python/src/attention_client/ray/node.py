@@ -7,6 +7,7 @@ import json
 import math
 import os
 import shutil
+import signal
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,11 +19,17 @@ import numpy as np
 from attention_client._arrays import Array
 from attention_client._channel import LONGEST_TIMEOUT
 from attention_client.client import Client
-from attention_client.errors import AttentionError, UnavailableError
+from attention_client.errors import (
+    AttentionError,
+    DeadlineExceededError,
+    UnavailableError,
+)
 from attention_client.ray import checkpoints
 from attention_client.server import LocalServer
 
 COPIED = 8 << 20  # bytes of a message that copies keys
+_ANSWER = 3.0  # seconds that a server may take to say that it serves
+_ASKED = 3  # times: one that is busy may be late
 
 _DATATYPES = {
     "F32": np.dtype("<f4"),
@@ -102,7 +109,7 @@ class NodeActor:
             node == self._node()
             and server is not None
             and server.is_running()
-            and answers(server.target, self._connect)
+            and bool(answers(server.target, self._connect))
         )
 
     def copy(
@@ -175,6 +182,9 @@ class NodeActor:
     def _start(self) -> None:
         self._starts += 1
         if self._server is not None:
+            if self._server.is_running():
+                # It was given up: its keys are nobody's, and it may hang.
+                os.kill(self._server.pid, signal.SIGKILL)
             self._server.stop()
         if self._client is not None:
             self._client.close()
@@ -250,13 +260,20 @@ def _rows(tensors: dict[str, Array], part: str, layer: int, rows: slice) -> Any:
     return elements if scales is None else (elements, scales[:, rows])
 
 
-def answers(target: str, connect: Mapping[str, Any]) -> bool:
-    """Whether a server serves, or at least says something."""
-    try:
-        with Client(target, **connect) as client:
-            client.health(timeout=2)
-    except UnavailableError:
-        return False
-    except AttentionError:
-        return True
-    return True
+def answers(target: str, connect: Mapping[str, Any]) -> bool | None:
+    """Whether a server serves, or at least says something; None: it stays silent.
+
+    So does one that hangs, or whose machine is gone.
+    """
+    with Client(target, **connect) as client:
+        for _ in range(_ASKED):
+            try:
+                client.health(timeout=_ANSWER)
+            except UnavailableError:
+                return False
+            except DeadlineExceededError:
+                continue
+            except AttentionError:
+                return True
+            return True
+    return None

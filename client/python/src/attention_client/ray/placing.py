@@ -225,7 +225,8 @@ class Placement:
                         return
                     stay: list[Any] = [r for r in part.replicas if r.node != node]
                     others = {node, *full, *(r.node for r in stay)}
-                    free = self._state.places(known, 1, others, at_least=0)
+                    places = self._state.places(known, part.capacity, others)
+                    free = [node for node, _ in places[:1]]
                     if full and not free:
                         raise next(iter(full.values()))
                     if not stay and not free:

@@ -4,24 +4,49 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
+from attention_client import _channel
 from attention_client.client import Client
 from attention_client.errors import (
     AttentionError,
     DeadlineExceededError,
     NotFoundError,
     OutOfRangeError,
+    ResourceExhaustedError,
     UnavailableError,
 )
 from attention_client.ray import moving
 from attention_client.ray.figures import Figures
-from attention_client.ray.ranges import Range, Replica, SequenceMap
+from attention_client.ray.ranges import PAGE, Range, Replica, SequenceMap
 from attention_client.ray.state import Node, State
 
+# Of the call of the map that a thread does.
+_metadata: ContextVar[_channel.Metadata | None] = ContextVar("metadata", default=None)
 _UNANSWERED = (UnavailableError, NotFoundError, DeadlineExceededError)
+
+
+@contextlib.contextmanager
+def sending(metadata: _channel.Metadata) -> Iterator[None]:
+    """Calls of servers have this metadata, those that this thread makes."""
+    token = _metadata.set(metadata)
+    try:
+        yield
+    finally:
+        _metadata.reset(token)
+
+
+class _Client(Client):
+    """It sends what sending() says."""
+
+    def _metadata_with(
+        self, metadata: _channel.Metadata | None
+    ) -> tuple[tuple[str, str | bytes], ...]:
+        of_call = _channel.mapping(_metadata.get())
+        return super()._metadata_with({**of_call, **_channel.mapping(metadata)})
 
 
 class Replicas:
@@ -57,7 +82,7 @@ class Replicas:
         target = self._node(node).target
         client = self._clients.get(target)  # others may forget() it at any moment
         if client is None:
-            client = Client(target, **self._connect)
+            client = _Client(target, **self._connect)
             client = self._clients.setdefault(target, client)
         return client
 
@@ -71,34 +96,87 @@ class Replicas:
     def clients_of(self, part: Range) -> list[tuple[Client, Replica]]:
         return [(self.client(replica.node), replica) for replica in part.replicas]
 
-    def new_range(
-        self, known: SequenceMap, start: int, size: int, nodes: Sequence[Node]
-    ) -> Range:
-        form = known.form
-        with self.undone() as replicas:
-            for node in nodes:
-                name = self._state.new_name(known.name, start)
-                replicas.append(Replica(node.name, name))
-                self.client(node.name).sequence(
-                    heads=form.heads,
-                    width=form.key_width,
-                    value_width=form.value_width,
-                    layers=form.layers,
-                    dtype=form.datatype,
-                    name=name,
-                    label=self._state.name,
-                )
-        return Range(start, size, tuple(replicas))
+    def next_range(self, known: SequenceMap, size: int, since: int) -> Range:
+        """Of so many keys, or of as many as there is room for where that is less.
+
+        since: position from which on the sequence's ranges are not full.
+        """
+        return self._placed(known, known.end, size, self._make, since)
 
     def imported(self, known: SequenceMap, start: int, size: int, file: str) -> Range:
+        def read(known: SequenceMap, replica: Replica) -> None:
+            told = (file, replica.name, self._state.name)
+            moving.ask(self._node(replica.node).actor, "read", *told, timeout=None)
+            self._figures.add("import", Path(file).stat().st_size)
+
+        return self._placed(known, start, size, read)
+
+    def _placed(
+        self,
+        known: SequenceMap,
+        start: int,
+        size: int,
+        make: Callable[[SequenceMap, Replica], None],
+        since: int | None = None,
+    ) -> Range:
+        """A range where there is room for it; make() makes a replica at its server.
+
+        A server that turns out to be full is passed over. ResourceExhaustedError where
+        too few are left.
+        """
+        full: dict[str, ResourceExhaustedError] = {}
         with self.undone() as replicas:
-            for node in self._state.places(known, known.replicas):
+            while len(replicas) < known.replicas:
+                others = {*full, *(replica.node for replica in replicas)}
+                found = self._best(known, size, others, since)
+                if found is None:
+                    raise next(iter(full.values()), self._too_few(known))
+                node, room = found
+                if since is not None and PAGE <= room < size:
+                    size = room
                 name = self._state.new_name(known.name, start)
                 replicas.append(Replica(node.name, name))
-                read = (file, name, self._state.name)
-                moving.ask(node.actor, "read", *read, timeout=None)
-                self._figures.add("import", Path(file).stat().st_size)
+                try:
+                    make(known, replicas[-1])
+                except ResourceExhaustedError as error:
+                    full[node.name] = error
+                    self.delete([replicas.pop()])
         return Range(start, size, tuple(replicas))
+
+    def _best(
+        self, known: SequenceMap, size: int, others: set[str], since: int | None
+    ) -> tuple[Node, int] | None:
+        """The best place, and its room, by what its server says now."""
+        asked: set[str] = set()
+        while places := self._state.places(known, size, others, since):
+            node, _ = places[0]
+            if node.name in asked:
+                return places[0]
+            asked.add(node.name)
+            store = self.client(node.name).info().sequence_store
+            if store is not None:
+                free = store.memory_limit - store.held_bytes
+                self._state.rooms.set(node.name, free)
+        return None
+
+    def _too_few(self, known: SequenceMap) -> ResourceExhaustedError:
+        return ResourceExhaustedError(
+            f"{len(self._state.usable())} nodes can take keys of {known.name!r} "
+            f"(expected {known.replicas})"
+        )
+
+    def _make(self, known: SequenceMap, replica: Replica) -> None:
+        """Without keys."""
+        form = known.form
+        self.client(replica.node).sequence(
+            heads=form.heads,
+            width=form.key_width,
+            value_width=form.value_width,
+            layers=form.layers,
+            dtype=form.datatype,
+            name=replica.name,
+            label=self._state.name,
+        )
 
     def written(self, part: Range, file: str) -> int:
         """Bytes of a file of a range that is at one server."""
@@ -118,8 +196,7 @@ class Replicas:
         """
         cut = None if length is None or length >= part.end else length - part.start
         if cut == 0 and not part.replicas:
-            nodes = self._state.places(made, made.replicas)
-            return self.new_range(made, part.start, part.capacity, nodes)
+            return self._placed(made, part.start, part.capacity, self._make)
         if cut is None and len(part.replicas) > 1:
             # Appends go on: each replica is forked where all of them are now.
             counts = set(self.least(made, part) or ())
@@ -146,19 +223,19 @@ class Replicas:
         """
         starts = [min(counts)] * len(counts)
         here = [replica for replica in part.replicas if replica.node == node]
-        made: Range | None = None
-        if here:
-            one = dataclasses.replace(part, replicas=tuple(here))
-            # Not where it is gone, or behind: then as at any other node.
-            with contextlib.suppress(NotFoundError, OutOfRangeError):
-                made = self.fork_range(known, one, part.start + min(counts))
-        if made is None:
-            starts = [0] * len(counts)
-            nodes = [self._node(node)]
-            made = self.new_range(known, part.start, part.capacity, nodes)
         with self.undone() as undone:
-            undone += made.replicas
-            (replica,) = made.replicas
+            if here:
+                one = dataclasses.replace(part, replicas=tuple(here))
+                # Not where it is gone, or behind: then as at any other node.
+                with contextlib.suppress(NotFoundError, OutOfRangeError):
+                    forked = self.fork_range(known, one, part.start + min(counts))
+                    undone += forked.replicas
+            if not undone:
+                starts = [0] * len(counts)
+                name = self._state.new_name(known.name, part.start)
+                undone.append(Replica(node, name))
+                self._make(known, undone[0])
+            (replica,) = undone
             if starts != counts:
                 self.copy(sources, counts, replica, starts)
         return replica

@@ -19,7 +19,8 @@ from attention_client._reply import TENSORS, Result
 from attention_client.errors import InvalidArgumentError, UnavailableError
 from attention_client.info import SequenceForm
 from attention_client.ray import fanout
-from attention_client.ray.asking import Asking, NewKeys, RefusedError, StaleError
+from attention_client.ray.asking import Asking
+from attention_client.ray.attempts import NewKeys, RefusedError, StaleError
 from attention_client.ray.ranges import Range, Replica, SequenceMap, joined
 from attention_client.ray.tree import LateError
 
@@ -200,10 +201,12 @@ class ShardedSequence(EndsWithBlock):
         length: int | None = None,
         *,
         timeout: float | None = None,
+        metadata: _channel.Metadata | None = None,
     ) -> ShardedSequence:
         """One that has the same keys, and goes its own way; they share memory.
 
-        length: the first keys of every layer, in place of all.
+        length: the first keys of every layer, in place of all. metadata: here, and in
+        the methods below, of the calls that the map makes of the servers.
         """
         self._cluster._check_open()
         if length is not None:
@@ -211,24 +214,39 @@ class ShardedSequence(EndsWithBlock):
         seconds = self._seconds(timeout)
         with self._cluster._making(name) as new:
             made, lengths = self._cluster._ask(
-                "fork", self.name, new, length, timeout=seconds
+                "fork", self.name, new, length, timeout=seconds, metadata=metadata
             )
             return ShardedSequence(self._cluster, made, lengths)
 
-    def truncate(self, length: int, *, timeout: float | None = None) -> None:
+    def truncate(
+        self,
+        length: int,
+        *,
+        timeout: float | None = None,
+        metadata: _channel.Metadata | None = None,
+    ) -> None:
         """Keeps the first keys of every layer."""
         self._cluster._check_open()
         length = fanout.integer(length, "length")
         self._map = self._cluster._ask(
-            "truncate", self.name, length, timeout=self._seconds(timeout)
+            "truncate",
+            self.name,
+            length,
+            timeout=self._seconds(timeout),
+            metadata=metadata,
         )
         self._lengths[:] = [length] * len(self._lengths)
 
-    def describe(self, *, timeout: float | None = None) -> ShardedDescription:
+    def describe(
+        self,
+        *,
+        timeout: float | None = None,
+        metadata: _channel.Metadata | None = None,
+    ) -> ShardedDescription:
         """What all replicas have; lengths and len() are of it from then on."""
         self._cluster._check_open()
         self._map, lengths = self._cluster._ask(
-            "describe", self.name, timeout=self._seconds(timeout)
+            "describe", self.name, timeout=self._seconds(timeout), metadata=metadata
         )
         self._lengths[:] = lengths
         missing = joined(
@@ -244,7 +262,11 @@ class ShardedSequence(EndsWithBlock):
         )
 
     def export(
-        self, folder: str | os.PathLike[str], *, timeout: float | None = None
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        timeout: float | None = None,
+        metadata: _channel.Metadata | None = None,
     ) -> int:
         """Writes a checkpoint into a folder that all nodes see; its bytes.
 
@@ -254,12 +276,21 @@ class ShardedSequence(EndsWithBlock):
         """
         self._cluster._check_open()
         path = os.path.abspath(folder)  # nodes' own folders are others
-        size: int = self._cluster._copy("export", self.name, path, timeout=timeout)
+        size: int = self._cluster._copy(
+            "export", self.name, path, timeout=timeout, metadata=metadata
+        )
         return size
 
-    def delete(self, *, timeout: float | None = None) -> None:
+    def delete(
+        self,
+        *,
+        timeout: float | None = None,
+        metadata: _channel.Metadata | None = None,
+    ) -> None:
         """Ends it. Safe to call twice."""
-        self._cluster._ask("delete", self.name, timeout=self._seconds(timeout))
+        self._cluster._ask(
+            "delete", self.name, timeout=self._seconds(timeout), metadata=metadata
+        )
 
     def _known(self) -> Known:
         return fanout.known(self.form, Replica("", self.name))

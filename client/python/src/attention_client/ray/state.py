@@ -17,10 +17,10 @@ from attention_client.errors import (
     CancelledError,
     DeadlineExceededError,
     NotFoundError,
-    ResourceExhaustedError,
     UnavailableError,
 )
-from attention_client.ray.ranges import Range, SequenceMap
+from attention_client.ray.ranges import Range, SequenceMap, in_order
+from attention_client.ray.rooms import Rooms
 
 _MOST_REFUSED = 1000  # names, of calls that the map may not have begun yet
 _SOON = 1.0  # seconds
@@ -44,6 +44,7 @@ class State:
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.rooms = Rooms()
         self._nodes: dict[str, Node] = {}
         self._lost: dict[str, Node] = {}
         self._leaving: dict[str, Node] = {}
@@ -140,6 +141,7 @@ class State:
             _kv().put(self._key(f"node/{name}"), node)
             del self._nodes[name]
             self._leaving[name] = node
+            self.rooms.forget(name)
 
     def leaving(self) -> list[Node]:
         with self._lock:
@@ -174,6 +176,7 @@ class State:
             node = dataclasses.replace(self._nodes.pop(name), is_lost=True)
             _kv().put(self._key(f"node/{name}"), node)
             self._lost[name] = node
+            self.rooms.forget(name)
             for known in self.sequences():
                 if name in known.nodes():
                     self.put(known)
@@ -271,26 +274,17 @@ class State:
     def places(
         self,
         known: SequenceMap,
-        count: int,
+        size: int,
         others: Collection[str] = (),
-        at_least: int | None = None,
-    ) -> list[Node]:
-        """The nodes with the fewest keys of a sequence, of equal ones the emptiest.
+        since: int | None = None,
+    ) -> list[tuple[Node, int]]:
+        """Nodes for a range of so many keys, the best first, and their room in keys.
 
-        others: nodes that are no choice. ResourceExhaustedError for fewer than
-        at_least, which is count unless given.
+        others: nodes that are no choice. since: as of Rooms.of().
         """
-        planned = {node.name: 0 for node in self.nodes()}
-        for one in self.sequences():
-            for name in one.nodes() & planned.keys():
-                planned[name] += one.keys_at(name) * _bytes_per_key(one)
-        free = [node for node in self.usable() if node.name not in others]
-        free.sort(key=lambda node: (known.keys_at(node.name), planned[node.name]))
-        if len(free) < (count if at_least is None else at_least):
-            raise ResourceExhaustedError(
-                f"{len(free)} nodes can take keys of {known.name!r} (expected {count})"
-            )
-        return free[:count]
+        nodes = {n.name: n for n in self.usable() if n.name not in others}
+        room = self.rooms.of(known, nodes, self.sequences(), since)
+        return [(nodes[name], room[name]) for name in in_order(known, size, room)]
 
     def thin(
         self, known: SequenceMap, others: Collection[str] = ()
@@ -303,7 +297,7 @@ class State:
             if not 0 < len(part.replicas) < known.replicas:
                 continue
             has = {replica.node for replica in part.replicas}
-            for node in self.places(known, 1, has.union(others), at_least=0):
+            for node, _ in self.places(known, part.capacity, has.union(others)):
                 return part, node
         return None
 
@@ -314,17 +308,18 @@ class State:
 
         full: nodes that none is moved to.
         """
-        load = {node.name: known.keys_at(node.name) for node in self.usable()}
+        has = known.load()
+        load = {node.name: has[node.name] for node in self.usable()}
         targets = [name for name in load if name not in full]
         if not targets:
             return None
         source = max(load, key=lambda name: load[name])
         target = min(targets, key=lambda name: load[name])
         for part in known.ranges:
-            has = {replica.node for replica in part.replicas}
+            at = {replica.node for replica in part.replicas}
             if (
-                source in has
-                and target not in has
+                source in at
+                and target not in at
                 and load[target] + part.capacity < load[source]
             ):
                 return part, source, target
@@ -332,12 +327,6 @@ class State:
 
     def _key(self, rest: str) -> str:
         return f"attention/{self.name}/{rest}"
-
-
-def _bytes_per_key(known: SequenceMap) -> int:
-    size = {"float32": 4, "float16": 2, "bfloat16": 2}.get(known.form.datatype, 1)
-    form = known.form
-    return size * form.heads * form.layers * (form.key_width + form.value_width)
 
 
 class _KeyValueStore:

@@ -23,7 +23,7 @@ from attention_client.ray.state import Node, State
 
 _CHECK = 1.0  # seconds between two looks at every node
 _REPORT = 30.0  # seconds that a node's report may take
-_SERVES = 10.0  # and its word that its server serves
+_SERVES = 12.0  # and its word that its server serves
 _ASKED = 3  # times, where Ray does not reach its actor
 _RETRY = 60.0  # seconds, at most, until a rebuild that failed is tried again
 _SWEEP = 60.0  # seconds between two sweeps of all nodes
@@ -103,7 +103,8 @@ class Watch:
             node = self._state.node(name)
         except NotFoundError:
             return True  # forgotten already
-        is_gone = not answers(node.target, self._connect) and not self._serves(node)
+        said = answers(node.target, self._connect)
+        is_gone = not said and not self._serves(node, is_silent=said is None)
         if is_gone:
             self._lose(node)
         return is_gone
@@ -113,15 +114,19 @@ class Watch:
         for node in self._state.nodes():
             self.check(node.name)
 
-    def _serves(self, node: Node) -> bool:
-        """Whether its actor says so: what has not answered once may have its keys."""
+    def _serves(self, node: Node, *, is_silent: bool) -> bool:
+        """Whether its actor says so: what has not answered once may have its keys.
+
+        is_silent: whether its server has said nothing. Where the actor does not either,
+        their machine is gone, whatever Ray thinks of it yet.
+        """
         for _ in range(_ASKED):
             try:
                 return bool(
                     moving.ask(node.actor, "serves", node.name, timeout=_SERVES)
                 )
             except DeadlineExceededError:
-                return True  # as in _look_at(): an actor that is slow is not gone
+                return not is_silent  # alone, an actor that is slow is not gone
             except (AttentionError, OSError, RuntimeError) as error:
                 _logger.warning("%s: %s", node.name, error)
                 # The network may have failed for the server and its actor alike.
@@ -135,6 +140,7 @@ class Watch:
         self, actor: str, timeout: float = _REPORT, gone: str | None = None
     ) -> NodeReport:
         report: NodeReport = moving.ask(actor, "report", gone, timeout=timeout)
+        self._state.rooms.set(report.node, report.memory_limit - report.held_bytes)
         return report
 
     def _reports(self) -> list[tuple[Node, NodeReport | None]]:

@@ -1,0 +1,124 @@
+"""Servers that say nothing: they hang, or their machine is gone without a reset.
+
+A server that is stopped keeps its connections, as such a machine does.
+"""
+
+import time
+
+import pytest
+from at_nodes import actor_of, asked
+from waiting import stopped, wait_for_nodes, wait_until
+
+from attention_client import DeadlineExceededError
+from attention_client.ray import AttentionCluster, moving, node, watching
+
+HEADS, WIDTH, KEYS = 2, 16, 100
+MOST = 45  # seconds, docs/scaling.md says
+
+
+def start(connect, replicas, normal):
+    """A cluster, and a sequence at some of its servers."""
+    cluster = AttentionCluster(3, name="silent", cpus=0, connect=connect)
+    rows = normal(HEADS, KEYS, WIDTH), normal(HEADS, KEYS, WIDTH)
+    sequence = cluster.sequence(heads=HEADS, width=WIDTH, replicas=replicas)
+    sequence.append(*rows)
+    return cluster, sequence
+
+
+@pytest.fixture
+def silent(ray_cluster, normal):
+    """All that waits for a silent server is soon over."""
+    names = "keepalive_time_ms", "keepalive_timeout_ms", "http2.ping_timeout_ms"
+    options = [(f"grpc.{name}", 1000) for name in names]
+
+    def hurry(_):
+        node._ANSWER, watching._SERVES = 0.3, 3.0
+
+    cluster, sequence = start({"options": options}, 2, normal)
+    with cluster:
+        asked(cluster._map, hurry)
+        for one in cluster.nodes():
+            asked(actor_of(one.node), hurry)
+        yield cluster, sequence
+
+
+def first_and_second(cluster, sequence):
+    """Reports of the servers that have its range."""
+    (part,) = sequence.describe().ranges
+    nodes = {one.node: one for one in cluster.nodes()}
+    return [nodes[replica.node] for replica in part.replicas]
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_appends_go_on_without_a_silent_server(silent, normal, number):
+    cluster, sequence = silent
+    row = normal(HEADS, 1, WIDTH)
+    victim = first_and_second(cluster, sequence)[number]
+    with stopped(victim.pid):
+        assert sequence.append(row, row) == KEYS + 1
+        (part,) = sequence.describe().ranges
+        assert victim.node not in [one.node for one in part.replicas]
+
+
+def test_a_server_that_was_silent_is_started_anew(silent, normal):
+    cluster, sequence = silent
+    row = normal(HEADS, 1, WIDTH)
+    victim, _ = first_and_second(cluster, sequence)
+    with stopped(victim.pid):
+        sequence.append(row, row)
+        wait_until(lambda: victim.pid not in [one.pid for one in cluster.nodes()])
+        wait_for_nodes(cluster, 3)
+
+
+def test_a_machine_is_gone_where_server_and_actor_are_silent(silent, normal):
+    cluster, sequence = silent
+    row = normal(HEADS, 1, WIDTH)
+    victim, _ = first_and_second(cluster, sequence)
+
+    def lose_actor(of):
+        ask = moving.ask
+
+        def silent(actor, method, *arguments, **options):
+            if method == "serves":
+                raise DeadlineExceededError("silent")
+            return ask(actor, method, *arguments, **options)
+
+        moving.ask = silent
+
+    asked(cluster._map, lose_actor)
+    with stopped(victim.pid):
+        assert sequence.append(row, row) == KEYS + 1
+
+
+def test_a_server_that_is_late_keeps_its_keys(silent, normal):
+    cluster, sequence = silent
+    victim, _ = first_and_second(cluster, sequence)
+
+    def look(of):
+        health, late = node.Client.health, [0, 0]
+
+        def after_two(client, **options):
+            if late:
+                late.pop()
+                raise DeadlineExceededError("late")
+            return health(client, **options)
+
+        node.Client.health = after_two
+        try:
+            return of._watch.check(victim.node)
+        finally:
+            node.Client.health = health
+
+    assert not asked(cluster._map, look)
+
+
+@pytest.mark.long
+def test_an_append_goes_on_as_soon_as_the_guide_says(ray_cluster, normal):
+    cluster, sequence = start({}, 2, normal)
+    row = normal(HEADS, 1, WIDTH)
+    with cluster:
+        victim, _ = first_and_second(cluster, sequence)
+        with stopped(victim.pid):
+            begin = time.monotonic()
+            assert sequence.append(row, row) == KEYS + 1
+            assert time.monotonic() - begin < MOST
