@@ -7,7 +7,7 @@ import subprocess
 
 import numpy as np
 
-from compare.cases import Case
+from compare.case import Case
 from compare.measure import CannotDo, Crashed
 from compare.tensors import read_safetensors
 

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from compare.cases import Case
+from compare.case import Case
 from compare.measure import Peer
 from compare.tensors import entries_of
 from compare.torch_calls import returning, to_torch, zeros

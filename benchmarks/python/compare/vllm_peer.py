@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from compare.cases import Case
+from compare.case import Case
 from compare.measure import Peer
 from compare.tensors import entries_of
 from compare.torch_calls import to_numpy, to_torch, zeros
