@@ -285,7 +285,38 @@ RAGGED: tuple[Case, ...] = (
 )  # fmt: skip
 
 
-CASES += RAGGED
+def beside_one_piece(case: Case, ratio: float) -> tuple[Case, ...]:
+    """A case from pages beside the same from one piece."""
+    return tuple(
+        dataclasses.replace(
+            case,
+            key=f"{case.key}-{page}-{(key_dtype or dtype).lower()}",
+            title=f"{key_dtype or dtype} {case.title}, pages of {page}",
+            dtype=dtype,
+            key_dtype=key_dtype,
+            page=page,
+            peers=False,
+            targets=(Target("own", ratio, "one piece"),),
+            variants=(
+                ("one piece", case.but(dtype=dtype, key_dtype=key_dtype, page=0)),
+            ),
+        )
+        for page in (16, 64)
+        for dtype, key_dtype in (("BF16", ""), ("FP32", ""), ("BF16", "INT8"))
+    )
+
+
+PAGES: tuple[Case, ...] = (
+    *beside_one_piece(
+        PAGED.but(key="pages-decode", title="decode: B8 H32:8 Lk4096 D64", batch=8,
+                  key_length=4096, width=64), 0.95,
+    ),
+    *beside_one_piece(
+        PAGED_PREFILL.but(key="pages-prefill", title="prefill of 512 behind 4096: B1 H32:8 D128"),
+        0.97,
+    ),
+)  # fmt: skip
+CASES += RAGGED + PAGES
 
 
 def with_two_threads(case: Case, ratio: float) -> Case:
