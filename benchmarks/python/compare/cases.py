@@ -129,8 +129,7 @@ CASES: tuple[Case, ...] = (
     ),
     with_targets(DECODE, peer(1.05), Target("read", 0.85)),
     with_targets(GROUPED, peer(1.05), Target("read", 0.85)),
-    *(stored_as(DECODE, dtype, 2.0) for dtype in ("FP16", "BF16")),
-    *(stored_as(GROUPED, dtype, 1.65) for dtype in ("FP16", "BF16")),
+    *(stored_as(case, d, 1.8) for case in (DECODE, GROUPED) for d in ("FP16", "BF16")),
     with_targets(ADDITIVE, peer(20)),
     dataclasses.replace(
         GAUSSIAN,
@@ -155,6 +154,15 @@ CASES: tuple[Case, ...] = (
 LLAMA = Case("", "", query_heads=32, kv_heads=8, width=128)
 PAGED = LLAMA.but(page=64, query_length=1, bound="memory")
 PEER_ON_PAGES = Target("peer", {"AVX3_AMX": 1.3, "": 1.15})
+
+
+def beside_fp32(case: Case) -> Case:
+    """A case of decoding, which reads half the bytes, beside the same in FP32."""
+    return dataclasses.replace(
+        case,
+        targets=(*case.targets, Target("own", 1.8, "FP32")),
+        variants=(("FP32", case.but(dtype="FP32")),),
+    )
 
 
 def in_types(case: Case, *targets: Target) -> tuple[Case, Case]:
@@ -221,9 +229,14 @@ def stored_smaller(dtype: str, ratio: float, *targets: Target) -> Case:
     )
 
 
+def paged_in_types(case: Case) -> tuple[Case, Case]:
+    bf16, fp32 = in_types(case, READ)
+    return beside_fp32(bf16), fp32
+
+
 SEQUENCES: tuple[Case, ...] = (
-    *in_types(PAGED_DECODE, READ),
-    *in_types(PAGED_DECODE_1, READ),
+    *paged_in_types(PAGED_DECODE),
+    *paged_in_types(PAGED_DECODE_1),
     in_types(RAGGED_DECODE, READ)[0],  # in FP32, padded, it does not fit into memory
     *in_types(PAGED_PREFILL),
     *in_types(PACKED_PREFILL),
