@@ -81,6 +81,13 @@ class Case:
         """The datatype of keys and values."""
         return self.key_dtype or self.dtype
 
+    def memory_limit(self, threads: int) -> int:
+        """Bytes beyond inputs and outputs, at most: of each thread, and what keeps an
+        entry of a packed batch, and a page."""
+        entries = self.batch if self.lengths else 0
+        pages = self.batch * math.ceil(self.keys / self.page) if self.page else 0
+        return (2 << 20) * threads + 3072 * entries + 512 * pages
+
     @property
     def is_plainly_causal(self) -> bool:
         """Causal as the peers' own flag has it: from the first key on, with no more."""
