@@ -252,8 +252,8 @@ def beside_rectangle(
 ) -> tuple[Case, ...]:
     """A packed batch of unequal entries, in both types, beside as many pairs of queries
     and keys as a rectangle, and as a packed batch of equal entries, which lies in memory
-    as it does: token after token. No peers: SEQUENCES has them."""
-    case = LLAMA.but(batch=batch, peers=False, **shape)
+    as it does: token after token. Peers where `shape` says so: SEQUENCES has the others."""
+    case = LLAMA.but(**{"batch": batch, "peers": False} | shape)
 
     def of(dtype: str) -> Case:
         equal = case.but(dtype=dtype, **rectangle)
@@ -264,6 +264,7 @@ def beside_rectangle(
             dtype=dtype,
             lengths=lengths,
             targets=(
+                *((peer(1.15),) if case.peers else ()),
                 Target("own", 1 / 1.1, "rectangle"),
                 Target("own", 1 / 1.1, "equal entries"),
             ),
@@ -281,7 +282,7 @@ STEP = {"query_length": 1, "bound": "memory"}
 RAGGED: tuple[Case, ...] = (
     *beside_rectangle(
         "prefill", "prefill: B64 H32:8 L16 to 512 D128", 64, (16, 512),
-        {"query_length": 301}, query_length=0,
+        {"query_length": 301}, query_length=0, peers=True,  # nested tensors, too
     ),
     *beside_rectangle(
         "prefill-short", "prefill: B64 H8 L16 to 112 D64", 64, (16, 112),
