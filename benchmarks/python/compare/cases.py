@@ -252,7 +252,7 @@ def beside_rectangle(
 ) -> tuple[Case, ...]:
     """A packed batch of unequal entries, in both types, beside as many pairs of queries
     and keys as a rectangle, and as a packed batch of equal entries, which lies in memory
-    as it does: token after token. Peers where `shape` says so: SEQUENCES has the others."""
+    as it does: token after token. Peers only where `shape` says so: SEQUENCES has them."""
     case = LLAMA.but(**{"batch": batch, "peers": False} | shape)
 
     def of(dtype: str) -> Case:
@@ -326,8 +326,8 @@ PAGES: tuple[Case, ...] = (
                   key_length=4096, width=64), 0.95,
     ),
     *beside_one_piece(
-        PAGED_PREFILL.but(key="pages-prefill", title="prefill of 512 behind 4096: B1 H32:8 D128"),
-        0.97,
+        PAGED_PREFILL.but(key="pages-prefill",
+                          title="prefill of 512 behind 4096: B1 H32:8 D128"), 0.97,
     ),
 )  # fmt: skip
 CASES += RAGGED + PAGES
