@@ -58,7 +58,7 @@ void CompareWithReference(absl::Span<const uint8_t> bytes, int64_t most_work,
   const Variant& variant = variants[made.variant % variants.size()];
   AttentionProblem problem = made.owned.problem;
   const auto asked = [&made, &problem] {
-    return made.own_keys ? WithOwnKeys(problem) : problem;
+    return made.own_keys ? WithOwnKeys(problem, made.own_page) : problem;
   };
   auto results = variant.run(asked());
   if (absl::IsUnimplemented(results.status())) {

@@ -79,36 +79,18 @@ void Shrink(ProblemSpec& spec, int64_t most_work) {
   spec.hidden_width = std::max<int64_t>(1, spec.hidden_width);
 }
 
-// Leaves out what packed batches do not have.
-void MakePackable(ProblemSpec& spec) {
-  spec.rank = 4;
-  spec.batch = 1;
-  spec.keys_per_block = 0;
-  spec.attend_mask = MaskExtents::kNone;
-  spec.bias = MaskExtents::kNone;
-  if (spec.valid_lens == LengthsShape::kPerRow) {
-    spec.valid_lens = LengthsShape::kPerBatch;
-  }
-}
-
 // A packed batch of entries that `spec` is the longest of.
 void SetPacked(ChoiceReader& reader, const ProblemSpec& spec, int64_t entries,
                uint64_t seed, FuzzedProblem& made) {
   std::vector<EntryLengths> lengths;
-  int64_t most_keys = 0;
   absl::StrAppend(&made.description, "\n  packed entries, Lq x Lk:");
   for (int64_t n = 0; n < entries; ++n) {
     const int64_t queries = reader.Byte() * spec.query_length / 255;
     const int64_t keys = reader.Byte() * spec.key_length / 255;
     lengths.push_back({.queries = queries, .keys = keys});
-    most_keys = std::max(most_keys, keys);
     absl::StrAppend(&made.description, " ", queries, "x", keys);
   }
   PackedProblem all = MakePackedProblem(spec, lengths, seed);
-  std::optional<int64_t>& top_k = all.packed.problem.wanted.top_k;
-  top_k = spec.wanted.top_k;
-  if (top_k) top_k = std::min(*top_k, most_keys);
-  if (most_keys == 0) top_k.reset();
   made.owned = std::move(all.packed);
   made.parts = std::move(all.entries);
 }
@@ -252,22 +234,25 @@ FuzzedProblem ProblemOf(absl::Span<const uint8_t> bytes, int64_t most_work) {
   if (spec.scoring != ScoringKind::kAdditive) spec.hidden_width = 1;
   const MoreOptions more = ReadMoreOptions(reader, spec);
   const int64_t entries = reader.Byte() % (kMostEntries + 1);
+  int64_t keys_per_block = spec.keys_per_block;
   if (entries > 0) MakePackable(spec);
   Shrink(spec, most_work / std::max<int64_t>(1, entries));
-  if (spec.keys_per_block > 0) {
-    spec.keys_per_block =
-        std::max(spec.keys_per_block, spec.key_length / kMostBlocks + 1);
+  if (keys_per_block > 0) {
+    keys_per_block =
+        std::max(keys_per_block, spec.key_length / kMostBlocks + 1);
   }
   if (entries > 0) {
+    made.own_page = keys_per_block;
     SetPacked(reader, spec, entries, static_cast<uint64_t>(seed), made);
   } else {
+    spec.keys_per_block = keys_per_block;
     made.owned = MakeProblem(spec, static_cast<uint64_t>(seed));
   }
   made.description = absl::StrCat(
       Describe(row), made.description, "\n  with batch: ", spec.batch,
       ", Lq: ", spec.query_length, ", Lk: ", spec.key_length,
       ", Dq: ", spec.width, ", Dv: ", spec.value_width,
-      ", keys per block: ", spec.keys_per_block, ", h: ", spec.hidden_width,
+      ", keys per block: ", keys_per_block, ", h: ", spec.hidden_width,
       ", scale: ", spec.scale ? absl::StrCat(*spec.scale) : "default",
       ", sigma: ", spec.sigma,
       ", softcap: ", spec.softcap ? absl::StrCat(*spec.softcap) : "none",

@@ -15,7 +15,8 @@ struct FuzzedProblem {
   OwnedProblem owned;
   std::vector<OwnedProblem> parts = {};  // memory of a packed batch's options
   uint8_t variant = 0;      // of the backend, modulo how many it has
-  bool own_keys = false;    // to be asked as WithOwnKeys()
+  bool own_keys = false;    // to be asked as WithOwnKeys(), in such pages
+  int64_t own_page = 0;     // of a packed batch's
   std::string description;  // for a person, a line per choice
 };
 
@@ -24,13 +25,13 @@ struct FuzzedProblem {
 ///   a level of each of the Factors() of tests/support/factors.h, modulo their
 ///   number; the variant; the seed of the numbers (2 bytes);
 ///   instead of the factor's where not 0: Lq, Lk (2 bytes, little-endian), Dq,
-///   Dv, keys per block; the hidden width (231 and more are widths of 200 to
-///   5,000); scale, sigma and softcap, each from a list;
-///   where not 0: batch; heads; results; top_k; dropout; query_offset and
-///   key_offset; window_left and window_right; then bits of what no factor has
-///   (Bits in more_options.cc) and of the extents that repeat;
-///   modulo 8, the entries of a packed batch, 0 for a problem that is none, and
-///   of each entry Lq and Lk, as shares of 255 of those above;
+///   Dv, keys per block (of a packed batch, of those that its entries bring);
+///   the hidden width (231 and more are widths of 200 to 5,000); scale, sigma
+///   and softcap, each from a list; where not 0: batch; heads; results; top_k;
+///   dropout; query_offset and key_offset; window_left and window_right; then
+///   bits of what no factor has (Bits in more_options.cc) and of the extents
+///   that repeat; modulo 8, the entries of a packed batch, 0 for a problem that
+///   is none, and of each entry Lq and Lk, as shares of 255 of those above;
 ///   then, up to 8 times, one element that is replaced: which tensor, where (2
 ///   bytes), by what.
 /// Extents are halved until a problem has no more than `most_work`

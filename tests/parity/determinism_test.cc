@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -75,6 +76,11 @@ TEST_P(ThreadsTest, AnyNumberOfThreadsForALargeProblem) {
   }
 }
 
+std::optional<TensorView> FirstOf(const std::optional<TensorView>& view) {
+  if (!view) return view;
+  return Slice(*view, 0, 0, 1);
+}
+
 // Problems whose blocks of rows are longer in a batch, and those that kernels
 // of few rows or few keys compute.
 std::vector<ProblemSpec> Batches() {
@@ -116,32 +122,84 @@ std::vector<ProblemSpec> Batches() {
   return specs;
 }
 
-// One batch entry alone gives what it gives at the same place of a larger
-// batch.
-TEST_P(DeterminismTest, TheFirstBatchEntryAlone) {
-  const std::vector<ProblemSpec> specs = Batches();
-  for (size_t n = 0; n < specs.size(); ++n) {
-    SCOPED_TRACE(absl::StrCat("problem ", n));
-    OwnedProblem owned = MakeProblem(specs[n], TestSeed());
-    ASSERT_OK_AND_ASSIGN(const Results all, Run(owned.problem));
-    AttentionProblem& problem = owned.problem;
-    KeyValueBlock& block = problem.key_value[0];
-    problem.query = Slice(problem.query, 0, 0, 1);
-    block = {.key = Slice(block.key, 0, 0, 1),
-             .value = Slice(block.value, 0, 0, 1)};
-    ASSERT_OK_AND_ASSIGN(const Results alone, Run(problem));
-    const auto first = [](const Tensor& tensor) {
-      return Materialize(Slice(tensor.view(), 0, 0, 1)).ToDoubles();
-    };
-    EXPECT_EQ(alone.output.ToDoubles(), first(all.output));
-    if (alone.weights) {
-      EXPECT_EQ(alone.weights->ToDoubles(), first(*all.weights));
-    }
-    if (alone.lse) {
-      EXPECT_EQ(alone.lse->ToDoubles(), first(*all.lse));
+// Whose tiles begin where a block's window does, once with several tiles to a
+// row.
+std::vector<ProblemSpec> BatchesUnderWindows() {
+  std::vector<ProblemSpec> specs;
+  ProblemSpec spec = {.batch = 16,
+                      .query_heads = 2,
+                      .kv_heads = 2,
+                      .query_length = 250,
+                      .key_length = 250,
+                      .width = 9};
+  for (const Window& window :
+       {Window{4, {}}, Window{9, 3}, Window{0, 0}, Window{40, {}}}) {
+    spec.window = window;
+    for (const DataType type : {DataType::kFloat32, DataType::kBFloat16}) {
+      spec.type = type;
+      for (const Causal causal : {Causal::kNone, Causal::kBottomRight}) {
+        spec.causal = causal;
+        for (const ScoringKind scoring :
+             {ScoringKind::kDotProduct, ScoringKind::kGaussian}) {
+          spec.scoring = scoring;
+          specs.push_back(spec);
+        }
+      }
     }
   }
+  ProblemSpec several = {.batch = 32,
+                         .query_length = 264,
+                         .key_length = 700,
+                         .width = 16,
+                         .causal = Causal::kBottomRight,
+                         .wanted = kNoWeights};
+  several.window.left = 300;
+  specs.push_back(several);
+  several.key_type = DataType::kInt8;
+  specs.push_back(several);
+  return specs;
 }
+
+// One batch entry alone gives what it gives at the same place of a larger
+// batch.
+class BatchEntryTest : public BackendTest {
+ protected:
+  void ExpectTheFirstAlone(const std::vector<ProblemSpec>& specs) {
+    for (size_t n = 0; n < specs.size(); ++n) {
+      SCOPED_TRACE(absl::StrCat("problem ", n));
+      OwnedProblem owned =
+          MakeProblem(SpecFor(GetParam(), specs[n]), TestSeed());
+      ASSERT_OK_AND_ASSIGN(const Results all, Run(owned.problem));
+      AttentionProblem& problem = owned.problem;
+      KeyValueBlock& block = problem.key_value[0];
+      problem.query = Slice(problem.query, 0, 0, 1);
+      block = {.key = Slice(block.key, 0, 0, 1),
+               .value = Slice(block.value, 0, 0, 1),
+               .key_scale = FirstOf(block.key_scale),
+               .value_scale = FirstOf(block.value_scale)};
+      ASSERT_OK_AND_ASSIGN(const Results alone, Run(problem));
+      const auto first = [](const Tensor& tensor) {
+        return Materialize(Slice(tensor.view(), 0, 0, 1)).ToDoubles();
+      };
+      EXPECT_EQ(alone.output.ToDoubles(), first(all.output));
+      if (alone.weights) {
+        EXPECT_EQ(alone.weights->ToDoubles(), first(*all.weights));
+      }
+      if (alone.lse) {
+        EXPECT_EQ(alone.lse->ToDoubles(), first(*all.lse));
+      }
+    }
+  }
+};
+
+TEST_P(BatchEntryTest, TheFirstAlone) { ExpectTheFirstAlone(Batches()); }
+
+TEST_P(BatchEntryTest, TheFirstAloneUnderAWindow) {
+  if (IsDevice(GetParam())) return;  // makes no such promise
+  ExpectTheFirstAlone(BatchesUnderWindows());
+}
+
+INSTANTIATE_FOR_BACKENDS(BatchEntryTest);
 
 // A backend is given several problems in one span.
 TEST_P(DeterminismTest, AloneAndBesideOtherRequests) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/parity/backend_test.h"
@@ -131,17 +132,14 @@ TEST_P(OwnKeysTest, UnderPackedQueries) {
   if (!IsDevice(GetParam())) spec.wanted.top_k = 3;
   const std::vector<EntryLengths> lengths = {
       {3, 6}, {1, 2100}, {0, 7}, {40, 9}};
-  PackedProblem all = MakePackedProblem(spec, lengths, TestSeed());
-  all.packed.problem.wanted.top_k = spec.wanted.top_k;
+  const PackedProblem all = MakePackedProblem(spec, lengths, TestSeed());
   ASSERT_OK_AND_ASSIGN(const Results packed, Run(all.packed.problem));
-  AttentionProblem problem = all.packed.problem;
-  problem.key_starts.reset();
-  problem.key_value.clear();
-  for (const OwnedProblem& entry : all.entries) {
-    problem.key_value_of_entries.push_back(entry.problem.key_value);
+  for (const int64_t page : {0, 1, 16, 100}) {
+    SCOPED_TRACE(absl::StrCat("pages of ", page));
+    ASSERT_OK_AND_ASSIGN(const Results apart,
+                         Run(WithOwnKeys(all.packed.problem, page)));
+    EXPECT_TRUE(SameBits(apart, packed));
   }
-  ASSERT_OK_AND_ASSIGN(const Results apart, Run(problem));
-  EXPECT_TRUE(SameBits(apart, packed));
 }
 
 INSTANTIATE_FOR_BACKENDS(OwnKeysTest);

@@ -27,7 +27,6 @@ class PackedTest : public BackendTest {
                            const std::vector<EntryLengths>& lengths) {
     PackedProblem all = MakePackedProblem(spec, lengths, TestSeed());
     AttentionProblem& problem = all.packed.problem;
-    problem.wanted.top_k = spec.wanted.top_k;  // more than the first entry has
     const absl::StatusOr<Results> packed = Run(problem);
     if (absl::IsUnimplemented(packed.status())) {
       // A device's kernels refuse these, and the next backend takes them.

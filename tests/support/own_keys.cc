@@ -1,7 +1,10 @@
 #include "tests/support/own_keys.h"
 
+#include <utility>
+
 #include "core/batch_entries.h"
 #include "core/validate_parts.h"
+#include "tests/support/owned_problem.h"
 #include "tests/support/packed_entries.h"
 
 namespace attention::test {
@@ -26,20 +29,23 @@ std::optional<TensorView> OneOf(std::optional<TensorView> scales,
   return scales;
 }
 
-AttentionProblem WithOwnKeysOfPacked(const AttentionProblem& whole) {
+AttentionProblem WithOwnKeysOfPacked(const AttentionProblem& whole,
+                                     int64_t page) {
   AttentionProblem apart = whole;
   apart.key_starts.reset();
   apart.key_value.clear();
   for (int64_t entry = 0; entry < EntriesOf(whole); ++entry) {
-    apart.key_value_of_entries.push_back(EntryOf(whole, entry).key_value);
+    AttentionProblem alone = EntryOf(whole, entry);
+    if (page > 0) SplitIntoBlocks(alone, page);
+    apart.key_value_of_entries.push_back(std::move(alone.key_value));
   }
   return apart;
 }
 
 }  // namespace
 
-AttentionProblem WithOwnKeys(const AttentionProblem& whole) {
-  if (whole.query_starts) return WithOwnKeysOfPacked(whole);
+AttentionProblem WithOwnKeys(const AttentionProblem& whole, int64_t page) {
+  if (whole.query_starts) return WithOwnKeysOfPacked(whole, page);
   AttentionProblem apart = whole;
   apart.key_value.clear();
   const int64_t batch = whole.query.rank() == 2 ? 1 : whole.query.shape[0];

@@ -1,5 +1,6 @@
 #include "tests/support/packed_problem.h"
 
+#include <algorithm>
 #include <functional>
 #include <optional>
 #include <utility>
@@ -87,6 +88,17 @@ TensorView PackStarts(const std::vector<EntryLengths>& lengths,
 
 }  // namespace
 
+void MakePackable(ProblemSpec& spec) {
+  spec.rank = 4;
+  spec.batch = 1;
+  spec.keys_per_block = 0;
+  spec.attend_mask = MaskExtents::kNone;
+  spec.bias = MaskExtents::kNone;
+  if (spec.valid_lens == LengthsShape::kPerRow) {
+    spec.valid_lens = LengthsShape::kPerBatch;
+  }
+}
+
 PackedProblem MakePackedProblem(ProblemSpec spec,
                                 const std::vector<EntryLengths>& lengths,
                                 uint64_t seed) {
@@ -94,10 +106,12 @@ PackedProblem MakePackedProblem(ProblemSpec spec,
   std::vector<TensorView> queries;
   std::vector<TensorView> keys;
   std::vector<TensorView> values;
+  int64_t most_keys = 0;
   spec.batch = 1;
   for (const auto& [query_length, key_length] : lengths) {
     spec.query_length = query_length;
     spec.key_length = key_length;
+    most_keys = std::max(most_keys, key_length);
     OwnedProblem& entry = all.entries.emplace_back(MakeProblem(spec, seed++));
     entry.problem.scoring = all.entries[0].problem.scoring;
     queries.push_back(entry.problem.query);
@@ -106,6 +120,11 @@ PackedProblem MakePackedProblem(ProblemSpec spec,
   }
   AttentionProblem& packed = all.packed.problem;
   packed = all.entries[0].problem;
+  packed.wanted.top_k = spec.wanted.top_k;
+  if (std::optional<int64_t>& k = packed.wanted.top_k) {
+    k = std::min(*k, most_keys);
+    if (*k == 0) k.reset();
+  }
   packed.query = PackRows(queries, spec.layout, all.packed);
   packed.key_value[0] = {
       .key = PackRows(keys, spec.layout, all.packed),

@@ -22,7 +22,11 @@ struct PackedProblem {
   OwnedProblem packed;
 };
 
-/// `spec` says what the entries are like, but for batch and lengths.
+/// Leaves out of `spec` what packed batches do not have.
+void MakePackable(ProblemSpec& spec);
+
+/// `spec` says what the entries are like, but for batch and lengths. The
+/// batch's top_k is of as many keys as its longest entry has, at most.
 PackedProblem MakePackedProblem(ProblemSpec spec,
                                 const std::vector<EntryLengths>& lengths,
                                 uint64_t seed);

@@ -21,6 +21,8 @@ MEMORY_CASES = tuple(
         (4, 1, 131072, {"dtype": "BF16"}),
         (1, 128, 16384, {"scoring": "additive"}),
         (1, 1024, 16384, {"scoring": "gaussian"}),
+        (4, 1, 65536, {"dtype": "BF16", "page": 16}),
+        (1, 0, 0, {"batch": 4096, "lengths": (8, 24)}),
     )
 )
 

@@ -1,141 +1,8 @@
 """What is compared: the cases, and what is wanted of each."""
 
 import dataclasses
-import math
-from collections.abc import Mapping
-from dataclasses import dataclass
 
-
-@dataclass(frozen=True)
-class Target:
-    """What is wanted of a case. The kinds, and what `value` is for each:
-
-    peer: the best peer's time over ours, at least
-    peak: our share of the peak rate of multiply-adds, at least
-    read: our share of the rate of reading memory, at least
-    own: the time of our variant `variant` over ours, at least
-    pairs: our time over the share of the variant's that the pairs which take part have,
-        at most
-    seconds: our time, at most
-    """
-
-    kind: str
-    # One for every instruction set, or by the beginning of the set's name.
-    value: float | Mapping[str, float]
-    variant: str = ""
-
-    def on(self, instruction_set: str) -> "Target | None":
-        """The target of that instruction set; None where there is none."""
-        if not isinstance(self.value, Mapping):
-            return self
-        for name, value in self.value.items():
-            if instruction_set.startswith(name):
-                return dataclasses.replace(self, value=value)
-        return None
-
-
-@dataclass(frozen=True)
-class Case:
-    """One problem, in the words of attention-benchmark's flags."""
-
-    key: str
-    title: str
-    batch: int = 1
-    query_heads: int = 16
-    kv_heads: int = 0  # 0: as many as query heads
-    query_length: int = 1024
-    key_length: int = 0  # 0: the query's
-    # Of a packed batch: each entry's keys, spread evenly from the first of two to the
-    # second. A query_length of 0 then means as many queries as keys.
-    lengths: tuple[int, int] | None = None
-    page: int = 0  # keys of a page; 0: one piece
-    width: int = 64
-    dtype: str = "FP32"
-    key_dtype: str = ""  # of keys and values; empty: as dtype
-    scoring: str = "dot"
-    causal: bool = False
-    window_left: int = -1  # -1: none
-    mean_length: int = 0  # of valid_lens; 0: none
-    alibi: bool = False
-    sinks: bool = False
-    weights: bool = False
-    threads: int = 0  # 0: as many as the run is for
-    peers: bool = True
-    # What bounds it, and so which rate is shown: arithmetic, memory, tanh, calls.
-    bound: str = "arithmetic"
-    targets: tuple[Target, ...] = ()
-    # The same in another form, measured in turns with it, by what it is called.
-    variants: tuple[tuple[str, "Case"], ...] = ()
-
-    @property
-    def groups(self) -> int:
-        """Query heads that read the same keys."""
-        return self.query_heads // self.kv_heads if self.kv_heads else 1
-
-    @property
-    def keys(self) -> int:
-        return self.key_length or self.query_length
-
-    @property
-    def stored_as(self) -> str:
-        """The datatype of keys and values."""
-        return self.key_dtype or self.dtype
-
-    @property
-    def is_plainly_causal(self) -> bool:
-        """Causal as the peers' own flag has it: from the first key on, with no more."""
-        square = self.query_length == self.keys
-        return self.causal and square and self.window_left < 0 and not self.alibi
-
-    @property
-    def scale(self) -> float:
-        return 1 / math.sqrt(self.width)
-
-    @property
-    def sigma(self) -> float:
-        """Of Gaussian scoring: what attention-benchmark takes."""
-        return math.sqrt(self.width)
-
-    def but(self, **changes) -> "Case":
-        return dataclasses.replace(self, targets=(), variants=(), **changes)
-
-    def flags(self, threads: int) -> list[str]:
-        """attention-benchmark's flags for this case."""
-        flags = {
-            "batch": self.batch,
-            "query-heads": self.query_heads,
-            "kv-heads": self.kv_heads,
-            "query-length": self.query_length,
-            "key-length": self.key_length,
-            "width": self.width,
-            "dtype": self.dtype,
-            "scoring": self.scoring,
-            "threads": self.threads or threads,
-        }
-        if self.lengths:
-            flags["lengths"] = ",".join(map(str, self.lengths))
-        if self.page:
-            flags["page"] = self.page
-        if self.key_dtype:
-            flags["key-dtype"] = self.key_dtype
-        if self.window_left >= 0:
-            flags["window"] = self.window_left
-        if self.mean_length:
-            flags["valid-lens"] = self.mean_length
-        words = [word for name, v in flags.items() for word in (f"--{name}", str(v))]
-        if self.causal:
-            words.append("--causal")
-        if self.alibi:
-            words.append("--alibi")
-        if self.sinks:
-            words.append("--sinks")
-        if self.weights:
-            words.append("--weights")
-        return words
-
-
-def peer(value: float) -> Target:
-    return Target("peer", value)
+from compare.case import Case, Target, peer
 
 
 def with_full(case: Case, *targets: Target) -> Case:
@@ -267,8 +134,7 @@ CASES: tuple[Case, ...] = (
     ),
     with_targets(DECODE, peer(1.05), Target("read", 0.85)),
     with_targets(GROUPED, peer(1.05), Target("read", 0.85)),
-    *(stored_as(DECODE, dtype, 2.0) for dtype in ("FP16", "BF16")),
-    *(stored_as(GROUPED, dtype, 1.65) for dtype in ("FP16", "BF16")),
+    *(stored_as(case, d, 1.8) for case in (DECODE, GROUPED) for d in ("FP16", "BF16")),
     with_targets(ADDITIVE, peer(20)),
     dataclasses.replace(
         GAUSSIAN,
@@ -293,6 +159,15 @@ CASES: tuple[Case, ...] = (
 LLAMA = Case("", "", query_heads=32, kv_heads=8, width=128)
 PAGED = LLAMA.but(page=64, query_length=1, bound="memory")
 PEER_ON_PAGES = Target("peer", {"AVX3_AMX": 1.3, "": 1.15})
+
+
+def beside_fp32(case: Case) -> Case:
+    """A case of decoding, which reads half the bytes, beside the same in FP32."""
+    return dataclasses.replace(
+        case,
+        targets=(*case.targets, Target("own", 1.8, "FP32")),
+        variants=(("FP32", case.but(dtype="FP32")),),
+    )
 
 
 def in_types(case: Case, *targets: Target) -> tuple[Case, Case]:
@@ -359,9 +234,14 @@ def stored_smaller(dtype: str, ratio: float, *targets: Target) -> Case:
     )
 
 
+def paged_in_types(case: Case) -> tuple[Case, Case]:
+    bf16, fp32 = in_types(case, READ)
+    return beside_fp32(bf16), fp32
+
+
 SEQUENCES: tuple[Case, ...] = (
-    *in_types(PAGED_DECODE, READ),
-    *in_types(PAGED_DECODE_1, READ),
+    *paged_in_types(PAGED_DECODE),
+    *paged_in_types(PAGED_DECODE_1),
     in_types(RAGGED_DECODE, READ)[0],  # in FP32, padded, it does not fit into memory
     *in_types(PAGED_PREFILL),
     *in_types(PACKED_PREFILL),
@@ -370,6 +250,92 @@ SEQUENCES: tuple[Case, ...] = (
     dataclasses.replace(stored_smaller("INT8", 3.3), peers=False),
 )
 CASES += SEQUENCES
+
+
+def beside_rectangle(
+    key: str, title: str, batch: int, lengths: tuple[int, int], rectangle: dict, **shape
+) -> tuple[Case, ...]:
+    """A packed batch of unequal entries, in both types, beside as many pairs of queries
+    and keys as a rectangle, and as a packed batch of equal entries, which lies in memory
+    as it does: token after token. Peers only where `shape` says so: SEQUENCES has them."""
+    case = LLAMA.but(**{"batch": batch, "peers": False} | shape)
+
+    def of(dtype: str) -> Case:
+        equal = case.but(dtype=dtype, **rectangle)
+        return dataclasses.replace(
+            case,
+            key=f"ragged-{key}-{dtype.lower()}",
+            title=f"{dtype} packed {title}",
+            dtype=dtype,
+            lengths=lengths,
+            targets=(
+                *((peer(1.15),) if case.peers else ()),
+                Target("own", 1 / 1.1, "rectangle"),
+                Target("own", 1 / 1.1, "equal entries"),
+            ),
+            variants=(
+                ("rectangle", equal),
+                ("equal entries", equal.but(lengths=(equal.keys, equal.keys))),
+            ),
+        )
+
+    return of("BF16"), of("FP32")
+
+
+NARROW = {"query_heads": 8, "kv_heads": 8, "width": 64}
+STEP = {"query_length": 1, "bound": "memory"}
+RAGGED: tuple[Case, ...] = (
+    *beside_rectangle(
+        "prefill", "prefill: B64 H32:8 L16 to 512 D128", 64, (16, 512),
+        {"query_length": 301}, query_length=0, peers=True,  # nested tensors, too
+    ),
+    *beside_rectangle(
+        "prefill-short", "prefill: B64 H8 L16 to 112 D64", 64, (16, 112),
+        {"query_length": 69, "key_length": 70}, query_length=0, **NARROW,
+    ),
+    *beside_rectangle(
+        "steps", "decode: B64 H32:8 Lk64 to 2048 D128", 64, (64, 2048),
+        {"key_length": 1056}, **STEP,
+    ),
+    *beside_rectangle(
+        "steps-short", "decode: B512 H8 Lk9 to 24 D64", 512, (9, 24),
+        {"key_length": 16}, **STEP, **NARROW,
+    ),
+)  # fmt: skip
+
+
+def beside_one_piece(case: Case, ratio: float) -> tuple[Case, ...]:
+    """A case from pages beside the same from one piece."""
+    return tuple(
+        dataclasses.replace(
+            case,
+            key=f"{case.key}-{page}-{(key_dtype or dtype).lower()}",
+            title=f"{key_dtype or dtype} {case.title}, pages of {page}",
+            dtype=dtype,
+            key_dtype=key_dtype,
+            page=page,
+            peers=False,
+            targets=(Target("own", ratio, "one piece"),),
+            variants=(
+                ("one piece", case.but(dtype=dtype, key_dtype=key_dtype, page=0)),
+            ),
+        )
+        for page in (16, 64)
+        for dtype, key_dtype in (("BF16", ""), ("FP32", ""), ("BF16", "INT8"))
+    )
+
+
+PAGES: tuple[Case, ...] = (
+    *beside_one_piece(
+        PAGED.but(key="pages-decode", title="decode: B8 H32:8 Lk4096 D64", batch=8,
+                  key_length=4096, width=64), 0.95,
+    ),
+    *beside_one_piece(
+        PAGED_PREFILL.but(key="pages-prefill",
+                          title="prefill of 512 behind 4096: B1 H32:8 D128"), 0.97,
+    ),
+)  # fmt: skip
+CASES += RAGGED + PAGES
 
 
 def with_two_threads(case: Case, ratio: float) -> Case:

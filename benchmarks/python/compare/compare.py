@@ -5,7 +5,7 @@ import pickle
 import sys
 import tempfile
 
-from compare.cases import Case
+from compare.case import Case
 from compare.expected import Expected
 from compare.figures import Result
 from compare.library import Library

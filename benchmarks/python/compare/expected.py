@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from compare.cases import Case
+from compare.case import Case
 from compare.tensors import entries_of
 
 ROWS = 24  # of each head; whoever computes the wrong thing does so in all of them

@@ -3,7 +3,7 @@
 import statistics
 from dataclasses import dataclass, field
 
-from compare.cases import Case, Target
+from compare.case import Case, Target
 
 
 @dataclass

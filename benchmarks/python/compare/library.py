@@ -8,7 +8,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 
-from compare.cases import Case
+from compare.case import Case
 from compare.measure import CannotDo, Crashed
 
 # For oneDNN, which PyTorch and OpenVINO multiply with: some virtual machines report AMX

@@ -7,7 +7,7 @@ import pickle
 import sys
 from multiprocessing.connection import Connection
 
-from compare.cases import Case
+from compare.case import Case
 from compare.expected import Expected
 from compare.measure import CannotDo
 from compare.tensors import read_safetensors

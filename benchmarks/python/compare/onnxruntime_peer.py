@@ -9,7 +9,7 @@ import onnx
 import onnxruntime as ort
 from onnx import TensorProto, helper
 
-from compare.cases import Case
+from compare.case import Case
 from compare.measure import CannotDo, Peer
 from compare.tensors import mask_of
 

@@ -8,7 +8,7 @@ import numpy as np
 import openvino as ov
 from openvino import opset13 as op
 
-from compare.cases import Case
+from compare.case import Case
 from compare.measure import CannotDo, Peer
 from compare.tensors import aligned_empty, mask_of
 

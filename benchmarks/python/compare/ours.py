@@ -7,7 +7,7 @@ import subprocess
 
 import numpy as np
 
-from compare.cases import Case
+from compare.case import Case
 from compare.measure import CannotDo, Crashed
 from compare.tensors import read_safetensors
 
@@ -83,11 +83,12 @@ class Limits:
 
 
 def peak_memory(binary: pathlib.Path, case: Case, threads: int) -> dict:
-    """Bytes beyond inputs and outputs, of a process of its own."""
+    """Bytes beyond inputs and outputs, of a process of its own, and `limit`, those that
+    are wanted at most."""
     done = subprocess.run(
         [binary, "--peak-memory", *case.flags(threads)],
         check=True,
         capture_output=True,
         text=True,
     )
-    return json.loads(done.stdout)
+    return json.loads(done.stdout) | {"limit": case.memory_limit(threads)}

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from compare.cases import Case
+from compare.case import Case
 
 BASE = Case("", "", batch=1, query_heads=8, query_length=1024, width=64)
 SWEEPS: dict[str, tuple[Case, ...]] = {

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
-from compare.cases import Case
+from compare.case import Case
 from compare.measure import CannotDo, Peer
 from compare.torch_calls import returning, to_torch
 

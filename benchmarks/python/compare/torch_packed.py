@@ -6,9 +6,10 @@ from collections.abc import Callable
 import numpy as np
 import torch
 import torch.nn.functional as F
+from torch.nn.attention import SDPBackend
 
-from compare.cases import Case
-from compare.measure import Peer
+from compare.case import Case
+from compare.measure import CannotDo, Peer
 from compare.tensors import entries_of
 from compare.torch_calls import returning, to_torch, zeros
 
@@ -90,7 +91,11 @@ def padded_tensor(packed: np.ndarray, starts: np.ndarray) -> torch.Tensor:
 
 def nested(name: str, case: Case, tensors: dict) -> Peer:
     """Tensors of the layout torch.jagged, every group's keys repeated for it: the layout
-    has no grouped heads."""
+    has no grouped heads. On processors PyTorch has one way to compute them, "math", and
+    none that is causal. It is asked for by name: to choose, PyTorch asks the CUDA
+    driver, which fails where there is none."""
+    if case.causal:
+        raise CannotDo("has no causal nested tensors without CUDA")
 
     def jagged(name: str, starts: str, repeats: int) -> torch.Tensor:
         values = to_torch(tensors[name]).repeat_interleave(repeats, dim=1)
@@ -101,11 +106,11 @@ def nested(name: str, case: Case, tensors: dict) -> Peer:
     key, value = (jagged(n, "key_starts", case.groups) for n in ("key", "value"))
 
     def compute() -> torch.Tensor:
-        output = F.scaled_dot_product_attention(query, key, value, **causal_of(case))
+        output = F.scaled_dot_product_attention(query, key, value)
         return output.transpose(1, 2).values()
 
     # In inference mode there are no nested tensors.
-    return returning(name, compute, mode=torch.no_grad)
+    return returning(name, compute, SDPBackend.MATH, torch.no_grad)
 
 
 def offers(case: Case) -> dict[str, Callable[[Case, dict], Peer]]:

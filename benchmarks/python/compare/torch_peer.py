@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch.nn.attention import SDPBackend
 
 from compare import torch_flex, torch_packed
-from compare.cases import Case
+from compare.case import Case
 from compare.measure import CannotDo, Peer
 from compare.tensors import mask_of
 from compare.torch_calls import returning, to_numpy, to_torch

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from compare.cases import Case
+from compare.case import Case
 from compare.measure import Peer
 from compare.tensors import entries_of
 from compare.torch_calls import to_numpy, to_torch, zeros
@@ -133,8 +133,10 @@ def attention(name: str, isa: str, allocate: Callable, case: Case, tensors: dict
 
 def offers(case: Case) -> dict[str, Callable[[Case, dict], Peer]]:
     """Makers of the contenders for a case, by name: for sequences as servers have them."""
+    causal = case.causal or case.query_length == 1  # it is told so of every case
     if (
-        not (case.page or case.lengths)
+        not causal
+        or not (case.page or case.lengths)
         or case.dtype not in TYPES
         or case.key_dtype not in CACHES
     ):

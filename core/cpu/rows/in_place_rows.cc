@@ -27,25 +27,23 @@ InPlaceRows::InPlaceRows(const ValidatedProblem& problem, const Plan& plan,
   widened_values_ = scratch.Take<float>(plan.key_tile * value_stride_);
 }
 
-bool InPlaceRows::AreReadable(const TileRows& rows, int64_t width) const {
+bool InPlaceRows::PointToReadable(const TileRows& rows, int64_t width,
+                                  const unsigned char** table) const {
   bool readable = true;
-  rows.ForEachPiece([&](const RowSource& some, int64_t /*at*/, int64_t /*n*/) {
+  rows.ForEachPiece([&](const RowSource& some, int64_t at, int64_t count) {
     const int64_t size = SizeOf(some.type);
     readable = readable &&
                (some.type != Element::kFloat16 || kernels_.reads_half) &&
                (some.column_stride == size || width <= 1) &&
                some.row_stride % size == 0 &&
                reinterpret_cast<intptr_t>(some.data) % size == 0;
+    PointTo(some, count, table + at);
   });
   return readable;
 }
 
-// Of elements with a scale, and of those that are multiplied as BF16, rows that
-// cannot be read where they lie are copied as they are: widened, they would be
-// rounded otherwise.
-void InPlaceRows::SetRows(const TileRows& rows, int64_t width, float* copy,
-                          const unsigned char** table) const {
-  if (AreReadable(rows, width)) return PointTo(rows, table);
+void InPlaceRows::Copy(const TileRows& rows, int64_t width, float* copy,
+                       const unsigned char** table) {
   auto* to = reinterpret_cast<unsigned char*>(copy);
   rows.ForEachPiece([&](const RowSource& some, int64_t at, int64_t count) {
     const auto size = static_cast<size_t>(SizeOf(some.type));
@@ -84,14 +82,26 @@ bool InPlaceRows::SumsFit(const InPlaceOperands& operands, int64_t rows) const {
                              static_cast<float>(problem_.key_width));
 }
 
-bool InPlaceRows::MayStay(const InPlaceOperands& operands, const TileRows& keys,
-                          const TileRows& values, int64_t rows) const {
-  if (key_scales_ != nullptr) {
-    return CopyScales(keys, key_scales_) && CopyScales(values, value_scales_) &&
-           SumsFit(operands, rows);
-  }
-  return multiplies_bf16_ || (AreReadable(keys, problem_.key_width) &&
-                              AreReadable(values, problem_.value_width));
+bool InPlaceRows::ScalesFit(const InPlaceOperands& operands,
+                            const TileRows& keys, const TileRows& values,
+                            int64_t rows) const {
+  return key_scales_ == nullptr ||
+         (CopyScales(keys, key_scales_) && CopyScales(values, value_scales_) &&
+          SumsFit(operands, rows));
+}
+
+// Of elements with a scale, and of those that are multiplied as BF16, rows that
+// cannot be read where they lie are copied as they are: widened, they would be
+// rounded otherwise. Pages are many: each is looked at once.
+bool InPlaceRows::SetRows(const TileRows& keys, const TileRows& values) const {
+  const bool keys_lie = PointToReadable(keys, problem_.key_width, keys_);
+  const bool values_lie =
+      PointToReadable(values, problem_.value_width, values_);
+  if (keys_lie && values_lie) return true;
+  if (key_scales_ == nullptr && !multiplies_bf16_) return false;
+  if (!keys_lie) Copy(keys, problem_.key_width, widened_keys_, keys_);
+  if (!values_lie) Copy(values, problem_.value_width, widened_values_, values_);
+  return true;
 }
 
 void InPlaceRows::Widen(const TileRows& rows, int64_t width, float* to,
@@ -141,10 +151,9 @@ void InPlaceRows::SetTile(const BlockRows& rows, const KeyTile& tile,
   operands.ahead = tile.count;
   operands.key_scales = key_scales_;
   operands.value_scales = value_scales_;
-  if (MayStay(operands, keys, values, rows.count())) {
+  if (ScalesFit(operands, keys, values, rows.count()) &&
+      SetRows(keys, values)) {
     operands.type = keys.From(0).rows.type;
-    SetRows(keys, problem_.key_width, widened_keys_, keys_);
-    SetRows(values, problem_.value_width, widened_values_, values_);
     PrefetchScales(keys.Next());
     PrefetchScales(values.Next());
     const KeyTile last = {problem_.key_length - 1, 1};

@@ -27,13 +27,17 @@ class InPlaceRows {
   void SetTile(const BlockRows& rows, const KeyTile& tile, TileArgs& args);
 
  private:
-  bool AreReadable(const TileRows& rows, int64_t width) const;
+  // False where the kernels cannot read some where they lie.
+  bool PointToReadable(const TileRows& rows, int64_t width,
+                       const unsigned char** table) const;
+  static void Copy(const TileRows& rows, int64_t width, float* copy,
+                   const unsigned char** table);
   bool CopyScales(const TileRows& rows, float* to) const;
-  bool MayStay(const InPlaceOperands& operands, const TileRows& keys,
-               const TileRows& values, int64_t rows) const;
+  bool ScalesFit(const InPlaceOperands& operands, const TileRows& keys,
+                 const TileRows& values, int64_t rows) const;
   bool SumsFit(const InPlaceOperands& operands, int64_t rows) const;
-  void SetRows(const TileRows& rows, int64_t width, float* copy,
-               const unsigned char** table) const;
+  // False where they have to be widened.
+  bool SetRows(const TileRows& keys, const TileRows& values) const;
   static void SetRowsAhead(const TileRows& next, const TileRows& last,
                            int64_t count, const unsigned char** to);
   void PrefetchScales(const TileRows& next) const;

@@ -56,6 +56,29 @@ TEST_P(PagesTest, WithWeights) {
   }
 }
 
+// They are computed by passes of their own, or by a second sweep.
+TEST_P(PagesTest, WithMoreResults) {
+  for (const DataType type : kTypes) {
+    ProblemSpec spec = Prefill(type);
+    spec.causal = Causal::kBottomRight;
+    spec.wanted = {
+        .top_k = 7, .key_weights = true, .scores = ScoreStage::kMasked};
+    ExpectBitsOfOnePiece(spec);
+    spec.wanted = {.lse = true, .scores = ScoreStage::kScaled};
+    ExpectBitsOfOnePiece(spec);
+  }
+}
+
+TEST_P(PagesTest, WithMoreResultsOfStoredKeys) {
+  for (const DataType key_type : {DataType::kInt8, DataType::kFloat8}) {
+    ProblemSpec spec = Prefill(DataType::kBFloat16);
+    spec.key_type = key_type;
+    spec.wanted = {
+        .top_k = 7, .key_weights = true, .scores = ScoreStage::kMasked};
+    ExpectBitsOfOnePiece(spec);
+  }
+}
+
 // A window moves where tiles begin.
 TEST_P(PagesTest, InAWindow) {
   ProblemSpec spec = Prefill(DataType::kFloat32);
@@ -97,6 +120,14 @@ TEST_P(PagesTest, OfDecodeOfStoredKeys) {
       ExpectBitsOfOnePiece(spec);
     }
   }
+}
+
+// AMX takes them for so many rows of a group.
+TEST_P(PagesTest, OfDecodeOfEightRowsOfInt8Keys) {
+  ProblemSpec spec = Prefill(DataType::kBFloat16);
+  spec.query_length = 4;
+  spec.key_type = DataType::kInt8;
+  ExpectBitsOfOnePiece(spec);
 }
 
 TEST_P(PagesTest, OfSmallProblems) {
