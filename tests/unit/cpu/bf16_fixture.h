@@ -11,13 +11,14 @@
 
 namespace attention::test {
 
-/// Computes every problem on all of Bf16TestTargets() that multiply its type,
-/// which is the parameter; the oracle, which takes longer, is asked once.
+/// Computes every problem on all of Bf16TestTargets() that multiply its keys'
+/// type, which is the parameter, and queries of the same type, or of BF16 where
+/// keys are of one byte; the oracle, which takes longer, is asked once.
 class Bf16Fixture : public ::testing::TestWithParam<DataType> {
  public:
   /// A test's name by its parameter.
   static std::string NameOf(const ::testing::TestParamInfo<DataType>& test) {
-    return test.param == DataType::kFloat16 ? "FP16" : "BF16";
+    return std::string(Name(test.param));
   }
 
  protected:
@@ -44,7 +45,8 @@ class Bf16Fixture : public ::testing::TestWithParam<DataType> {
             .key_length = 270,
             .width = 36,
             .value_width = 40,
-            .type = GetParam()};
+            .type = IsFp16() ? DataType::kFloat16 : DataType::kBFloat16,
+            .key_type = GetParam()};
   }
 
   /// Holds every target's results to the oracle's.
