@@ -245,8 +245,8 @@ Plan MakePlan(const ValidatedProblem& problem, const Kernels& kernels) {
   ChooseWeights(problem, row_floats, micro_rows, plan);
   // Of one byte: as BF16, whose rows take half the memory.
   const bool bytes = bf16 && IsScaledType(problem.key_type);
-  const bool widens = bytes || (problem.key_type != DataType::kFloat32 &&
-                                plan.bf16_terms != 1);
+  const bool widens =
+      bytes || (problem.key_type != DataType::kFloat32 && plan.bf16_terms != 1);
   ChooseRowBlock(widens, problem.wanted.key_weights,
                  bytes ? row_floats / 2 : row_floats, micro_rows, plan);
   plan.blocks_per_group = CeilDivide(plan.rows_per_group, plan.row_block);

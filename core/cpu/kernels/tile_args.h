@@ -96,8 +96,8 @@ struct Bf16Operands {
   /// weights, are multiplied, readable in whole panels; null for others.
   const float* key_scales = nullptr;
   const float* value_scales = nullptr;
-  /// Of kBf16InPlace, in place of queries and keys: all queries packed like keys, and
-  /// what elements of one byte are, values in kScaledWeightUnit.
+  /// Of kBf16InPlace, in place of queries and keys: all queries packed like
+  /// keys, and what elements of one byte are, values in kScaledWeightUnit.
   const float* packed_queries;
   const ByteTable* key_table;
   const ByteTable* value_table;

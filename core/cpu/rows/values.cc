@@ -69,7 +69,7 @@ void Values::SetPacked(const BlockRows& rows, const KeyTile& tile,
 
 // Values `first` ... of a tile, each row's elements of two bytes side by side.
 RowSource Values::SideBySide(const RowSource& from, int64_t first,
-                           int64_t count) {
+                             int64_t count) {
   const bool bytes = scales_ != nullptr;
   if (!bytes && from.column_stride == 2) return from;
   const int64_t width = problem_.value_width;

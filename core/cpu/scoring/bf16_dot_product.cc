@@ -58,11 +58,10 @@ void Bf16DotProduct::SetKeys(const TileRows& keys, TileArgs& args) {
   // are packed.
   for (int64_t first = 0; first < last; first += kBf16Panel) {
     const int64_t some = std::min(kBf16Panel, last - first);
-    keys.ForEachPiece(first, some,
-                      [&](const RowSource& from, int64_t at, int64_t count) {
-                        CopyKeys(from, first + at, count,
-                                 rows_ + at * row_width);
-                      });
+    keys.ForEachPiece(
+        first, some, [&](const RowSource& from, int64_t at, int64_t count) {
+          CopyKeys(from, first + at, count, rows_ + at * row_width);
+        });
     kernels_.pack_bf16_keys(rows_, row_width, some, row_width,
                             keys_ + first * row_width);
   }

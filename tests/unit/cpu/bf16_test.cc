@@ -1,6 +1,6 @@
-// Products of BF16 against the oracle, of FP16 too where it is in two terms, and
-// of keys of one byte: those that this processor has, and emulations of all on
-// vectors of every width. Shapes and options; bf16_values_test.cc and
+// Products of BF16 against the oracle, of FP16 too where it is in two terms,
+// and of keys of one byte: those that this processor has, and emulations of all
+// on vectors of every width. Shapes and options; bf16_values_test.cc and
 // bf16_bytes_test.cc have the values.
 
 #include <string>

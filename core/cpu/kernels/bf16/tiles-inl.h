@@ -283,7 +283,8 @@ HWY_INLINE PairedWeights PairedWeightsOf(const TileArgs& args,
                                          const Columns& columns, int64_t row,
                                          float* floats) {
   const bool in_place = args.operands == Operands::kBf16InPlace;
-  return {args.bf16.weights + row * kBf16WeightStride, args.bf16.terms == 2,
+  return {args.bf16.weights + row * kBf16WeightStride,
+          args.bf16.terms == 2,
           columns.first,
           in_place ? args.in_place.value_scales : args.bf16.value_scales,
           floats == nullptr ? nullptr : floats + row * kScoreStride,

@@ -131,8 +131,8 @@ TEST_P(BytesTest, EveryByteIsBf16TimesAScale) {
             if (i >= 256) {
               ASSERT_EQ(found, 0);
             } else {
-              ASSERT_NO_FATAL_FAILURE(CheckElement(
-                  type, rows.data[i * stride], scale, found));
+              ASSERT_NO_FATAL_FAILURE(
+                  CheckElement(type, rows.data[i * stride], scale, found));
             }
           }
           EXPECT_EQ(to.back(), kUntouched);
@@ -144,8 +144,8 @@ TEST_P(BytesTest, EveryByteIsBf16TimesAScale) {
 
 // Else a weight, or a score, might pass the range that its product does not.
 TEST_P(BytesTest, WhatIsLeftOfAScaleIsNearOne) {
-  for (const float scale : {0x1p-126F, 1e-30F, 0.37F, 0.99F, 1.0F, 1.99F, 1e30F,
-                            kMaxFloat}) {
+  for (const float scale :
+       {0x1p-126F, 1e-30F, 0.37F, 0.99F, 1.0F, 1.99F, 1e30F, kMaxFloat}) {
     const unsigned char byte = 1;
     const RowSource rows = {
         .data = &byte,
