@@ -65,9 +65,9 @@ TEST_P(Bf16BytesTest, ScalesReachBeyondTheRange) {
     const KeyValueBlock& block = owned.problem.key_value[0];
     const TensorView& rows = in_key ? block.key : block.value;
     Fill(Slice(rows, 2, 60, 61), 0);
-    SetElement(rows, {0, 1, 60, 3}, 1.5);  // 1 or 2 of INT8
+    SetElement(rows, {0, 1, 60, 3}, 3);
     SetElement(in_key ? *block.key_scale : *block.value_scale, {0, 1, 60},
-               0x1.fp127);
+               0x1.fp126);
     Check(owned.problem);
   }
 }
@@ -122,6 +122,21 @@ TEST_P(Bf16BytesTest, AMaskedKeysScaleChangesNoBits) {
     ASSERT_OK_AND_ASSIGN(const Results expected, runner.Run(plain.problem));
     ASSERT_OK_AND_ASSIGN(const Results results, runner.Run(changed.problem));
     EXPECT_TRUE(SameBits(expected, results));
+  }
+}
+
+TEST_P(Bf16BytesTest, FewRowsStayInFp32) {
+  for (const std::string& target : Targets()) {
+    SCOPED_TRACE(target);
+    TargetRunner runner(target);
+    for (const int64_t queries : {1, 2}) {  // of two heads
+      ProblemSpec spec = Prefill();
+      spec.query_length = queries;
+      const OwnedProblem owned = MakeProblem(spec, TestSeed());
+      EXPECT_THAT(runner.Run(owned.problem), IsOk());
+      EXPECT_THAT(runner.kernel(),
+                  ::testing::StartsWith(queries == 1 ? "fp32_tiles" : "bf16"));
+    }
   }
 }
 

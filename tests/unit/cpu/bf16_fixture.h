@@ -33,8 +33,12 @@ class Bf16Fixture : public ::testing::TestWithParam<DataType> {
     return targets;
   }
 
-  /// FP16 is split for a kv group of 64 rows or more (plan.cc).
-  static int64_t Queries(int64_t more) { return IsFp16() ? 64 + more : more; }
+  /// FP16 is split for a kv group of 64 rows or more, and bytes become BF16 for
+  /// one of 4 or more (plan.cc).
+  static int64_t Queries(int64_t more) {
+    const bool bf16 = GetParam() == DataType::kBFloat16;
+    return more + (IsFp16() ? 64 : bf16 ? 0 : 3);
+  }
 
   /// A problem that these products compute.
   static ProblemSpec Prefill() {

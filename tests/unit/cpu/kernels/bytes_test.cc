@@ -14,7 +14,8 @@ namespace {
 
 constexpr Element kByteElements[] = {Element::kInt8, Element::kFloat8};
 // The last ones have products beyond FP32's range, and below its normal one.
-constexpr float kByteScales[] = {1, 0.37F, 0, 1e-30F, 2e38F, 0x1p-124F};
+constexpr float kByteScales[] = {1,     0.37F,     0,          1e-30F,
+                                 2e38F, 0x1p-124F, 0x1.fp-126F};
 
 class BytesTest : public KernelTest {
  protected:
