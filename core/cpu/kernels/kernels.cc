@@ -15,6 +15,7 @@
 // clang-format off
 #include "hwy/foreach_target.h"  // must come before all that follow
 // clang-format on
+#include "core/cpu/kernels/bf16/bytes-inl.h"
 #include "core/cpu/kernels/bf16/tiles-inl.h"
 #include "core/cpu/kernels/convert-inl.h"
 #include "core/cpu/kernels/finish-inl.h"
@@ -51,6 +52,7 @@ const Kernels* GetKernels() {
       .finish_rows = FinishRows,
       .scale_row = ScaleRow,
       .copy_bf16 = CopyRowsIntoTerms<1>,
+      .copy_bytes_as_bf16 = CopyBytesAsBf16,
       .split_fp16 = CopyRowsIntoTerms<2>,
       .pack_bf16_keys = PackBf16Keys,
       .pack_bf16_values = PackValues<1>,

@@ -58,7 +58,12 @@ struct Kernels {
   /// apart, zeros beyond `width` and from row `rows` to `padded_rows`).
   void (*copy_bf16)(const RowSource& from, int64_t rows, int64_t padded_rows,
                     int64_t width, float* to, int64_t to_stride);
-  /// The same of FP16 in two terms of BF16: of a row's `to_stride` pairs the
+  /// The same of INT8 and FP8, without padding rows. An element takes of its
+  /// row's scale a power of two, and `scales` of each row what is left, so that
+  /// neither passes FP32's range where their product does not.
+  void (*copy_bytes_as_bf16)(const RowSource& from, int64_t rows, int64_t width,
+                             float* to, int64_t to_stride, float* scales);
+  /// copy_bf16() of FP16 in two terms of BF16: of a row's `to_stride` pairs the
   /// first half are first terms, the others second ones.
   void (*split_fp16)(const RowSource& from, int64_t rows, int64_t padded_rows,
                      int64_t width, float* to, int64_t to_stride);

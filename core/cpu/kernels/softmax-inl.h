@@ -113,6 +113,7 @@ struct PairedWeights {
   int64_t first;
   const float* scales;  // of the tile's first key; null for none
   float* floats;        // likewise
+  float unit = 1.0F;    // by which scales are multiplied
 
   static HWY_INLINE int64_t AfterTwo(int64_t c) {
     const int64_t next = c + kLanes;  // in the panel's first half
@@ -128,9 +129,8 @@ struct PairedWeights {
       hn::StoreU(high, F(), floats + c + kSecond);
     }
     if (scales != nullptr) {
-      const VF unit = hn::Set(F(), 1.0F / kScaledWeightUnit);
-      const auto scale = [&](int64_t at) HWY_ATTR {
-        return hn::Mul(hn::LoadU(F(), scales + at), unit);
+      const auto scale = [this](int64_t at) HWY_ATTR {
+        return hn::Mul(hn::LoadU(F(), scales + at), hn::Set(F(), unit));
       };
       low = hn::Mul(low, scale(c));
       high = hn::Mul(high, scale(c + kSecond));

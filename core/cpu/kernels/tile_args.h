@@ -93,8 +93,12 @@ struct Bf16Operands {
   const float* queries;
   /// As PackKeys leaves such rows: [32 keys][term][width][key].
   const float* keys;
-  /// Of kBf16InPlace, in place of the two: all queries packed like keys, and
-  /// what elements of one byte are, values in kScaledWeightUnit.
+  /// Of INT8 and FP8: by what the scores of each key of the tile, and its
+  /// weights, are multiplied, readable in whole panels; null for others.
+  const float* key_scales = nullptr;
+  const float* value_scales = nullptr;
+  /// Of kBf16InPlace, in place of queries and keys: all queries packed like
+  /// keys, and what elements of one byte are, values in kScaledWeightUnit.
   const float* packed_queries;
   const ByteTable* key_table;
   const ByteTable* value_table;

@@ -37,6 +37,9 @@ Values::Values(const ValidatedProblem& problem, const Plan& plan,
   bf16_rows_ = scratch.Take<float>(keys * pairs);
   bf16_places_ = scratch.Take<const unsigned char*>(keys);
   bf16_values_ = scratch.Take<float>(terms_ * keys * pairs);
+  if (IsScaledType(problem.key_type) && pairs > 0) {
+    scales_ = scratch.Take<float>(keys);
+  }
   bf16_weights_ = scratch.Take<float>(terms_ * kBf16WeightTerm);
 }
 
@@ -64,25 +67,41 @@ void Values::SetPacked(const BlockRows& rows, const KeyTile& tile,
   });
 }
 
+// Values `first` ... of a tile, each row's elements of two bytes side by side.
+RowSource Values::SideBySide(const RowSource& from, int64_t first,
+                             int64_t count) {
+  const bool bytes = scales_ != nullptr;
+  if (!bytes && from.column_stride == 2) return from;
+  const int64_t width = problem_.value_width;
+  const int64_t pairs = RoundUp(width, kBf16Panel) / 2;
+  float* const to = bf16_rows_ + first * pairs;
+  if (bytes) {
+    kernels_.copy_bytes_as_bf16(from, count, width, to, pairs, scales_ + first);
+  } else {  // FP16, too: copied, not split
+    kernels_.copy_bf16(from, count, count, width, to, pairs);
+  }
+  return {.data = reinterpret_cast<const unsigned char*>(to),
+          .row_stride = pairs * kFloat,
+          .column_stride = 2,
+          .type = from.type};
+}
+
 void Values::SetBf16(const TileRows& values, TileArgs& args) {
   const int64_t panels = CeilDivide(problem_.value_width, kBf16Panel);
-  const int64_t pairs = panels * kBf16Panel / 2;
   args.bf16.value_panels = terms_ * panels;
   args.bf16.values = bf16_values_;
   args.bf16.value_rows = bf16_places_;
   args.bf16.value_width = problem_.value_width;
   args.bf16.weights = bf16_weights_;
+  args.bf16.value_scales = scales_;
   if (panels == 0) return;
-  values.ForEachPiece([&](RowSource some, int64_t at, int64_t count) {
-    if (some.column_stride != 2) {  // of FP16, too: copied, not split
-      kernels_.copy_bf16(some, count, count, problem_.value_width,
-                         bf16_rows_ + at * pairs, pairs);
-      some.data =
-          reinterpret_cast<const unsigned char*>(bf16_rows_ + at * pairs);
-      some.row_stride = pairs * kFloat;
-    }
-    PointTo(some, count, bf16_places_ + at);
+  values.ForEachPiece([&](const RowSource& some, int64_t at, int64_t count) {
+    PointTo(SideBySide(some, at, count), count, bf16_places_ + at);
   });
+  if (scales_ != nullptr) {
+    const int64_t last = values.count();
+    std::fill(scales_ + last, scales_ + RoundUp(last, kBf16Panel), 0.0F);
+  }
   const auto pack =
       terms_ == 2 ? kernels_.pack_fp16_values : kernels_.pack_bf16_values;
   if (!pack(bf16_places_, values.count(), problem_.value_width, panels,

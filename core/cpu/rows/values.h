@@ -33,6 +33,7 @@ class Values {
   bool* met_non_finite() { return &met_non_finite_; }
 
  private:
+  RowSource SideBySide(const RowSource& from, int64_t first, int64_t count);
   void SetBf16(const TileRows& values, TileArgs& args);
 
   const ValidatedProblem& problem_;
@@ -42,9 +43,10 @@ class Values {
   int64_t stride_;       // of values_
   float* values_ = nullptr;
   const float** places_ = nullptr;  // where the values of each key begin
-  float* bf16_rows_ = nullptr;      // of those that lie otherwise
+  float* bf16_rows_ = nullptr;      // of those that lie otherwise, and of bytes
   const unsigned char** bf16_places_ = nullptr;
   float* bf16_values_ = nullptr;
+  float* scales_ = nullptr;  // what values of one byte have left of theirs
   float* bf16_weights_ = nullptr;
   bool met_non_finite_ = false;
 };

@@ -12,7 +12,9 @@
 namespace attention::cpu {
 
 /// scale * q.k with products of BF16, for a plan that has them, of FP16 in two
-/// terms of BF16: the epilogue multiplies by the scale.
+/// terms of BF16: the epilogue multiplies by the scale. Keys of one byte are
+/// packed as BF16; what is left of their scales (Kernels::copy_bytes_as_bf16)
+/// multiplies their scores.
 class Bf16DotProduct final : public Scoring {
  public:
   Bf16DotProduct(const ValidatedProblem& problem, const Plan& plan,
@@ -22,6 +24,8 @@ class Bf16DotProduct final : public Scoring {
   void SetKeys(const TileRows& keys, TileArgs& args) override;
 
  private:
+  void CopyKeys(const RowSource& from, int64_t first, int64_t count, float* to);
+
   const ValidatedProblem& problem_;
   const Kernels& kernels_;
   int64_t terms_;
@@ -30,6 +34,7 @@ class Bf16DotProduct final : public Scoring {
   float* queries_;
   float* rows_;  // a panel of keys before they are packed
   float* keys_;
+  float* scales_ = nullptr;  // what keys of one byte have left of theirs
 };
 
 /// Rows of queries, and of output, that products of BF16 have room for in a

@@ -11,13 +11,14 @@
 
 namespace attention::test {
 
-/// Computes every problem on all of Bf16TestTargets() that multiply its type,
-/// which is the parameter; the oracle, which takes longer, is asked once.
+/// Computes every problem on all of Bf16TestTargets() that multiply its keys'
+/// type, which is the parameter, and queries of the same type, or of BF16 where
+/// keys are of one byte; the oracle, which takes longer, is asked once.
 class Bf16Fixture : public ::testing::TestWithParam<DataType> {
  public:
   /// A test's name by its parameter.
   static std::string NameOf(const ::testing::TestParamInfo<DataType>& test) {
-    return test.param == DataType::kFloat16 ? "FP16" : "BF16";
+    return std::string(Name(test.param));
   }
 
  protected:
@@ -32,8 +33,12 @@ class Bf16Fixture : public ::testing::TestWithParam<DataType> {
     return targets;
   }
 
-  /// FP16 is split for a kv group of 64 rows or more (plan.cc).
-  static int64_t Queries(int64_t more) { return IsFp16() ? 64 + more : more; }
+  /// FP16 is split for a kv group of 64 rows or more, and bytes become BF16 for
+  /// one of 4 or more (plan.cc).
+  static int64_t Queries(int64_t more) {
+    const bool bf16 = GetParam() == DataType::kBFloat16;
+    return more + (IsFp16() ? 64 : bf16 ? 0 : 3);
+  }
 
   /// A problem that these products compute.
   static ProblemSpec Prefill() {
@@ -44,7 +49,8 @@ class Bf16Fixture : public ::testing::TestWithParam<DataType> {
             .key_length = 270,
             .width = 36,
             .value_width = 40,
-            .type = GetParam()};
+            .type = IsFp16() ? DataType::kFloat16 : DataType::kBFloat16,
+            .key_type = GetParam()};
   }
 
   /// Holds every target's results to the oracle's.

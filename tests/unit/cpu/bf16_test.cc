@@ -1,6 +1,7 @@
-// Products of BF16 against the oracle, of FP16 too where it is in two terms:
-// those that this processor has, and emulations of all on vectors of every
-// width. Shapes and options; bf16_values_test.cc has the values.
+// Products of BF16 against the oracle, of FP16 too where it is in two terms,
+// and of keys of one byte: those that this processor has, and emulations of all
+// on vectors of every width. Shapes and options; bf16_values_test.cc and
+// bf16_bytes_test.cc have the values.
 
 #include <string>
 
@@ -201,7 +202,8 @@ TEST_P(Bf16Test, OtherProblemsStayInFp32) {
 
 INSTANTIATE_TEST_SUITE_P(Types, Bf16Test,
                          ::testing::Values(DataType::kBFloat16,
-                                           DataType::kFloat16),
+                                           DataType::kFloat16, DataType::kInt8,
+                                           DataType::kFloat8),
                          Bf16Fixture::NameOf);
 
 // VDPBF16PS has half the rate that the six products of two terms would need.
@@ -227,7 +229,8 @@ TEST(Bf16TargetsTest, Avx512Bf16LeavesFp16InFp32) {
 using Bf16ThreadsTest = CpuThreadsTest;
 
 TEST_P(Bf16ThreadsTest, GiveTheSameBits) {
-  for (const DataType type : {DataType::kBFloat16, DataType::kFloat16}) {
+  for (const DataType key_type : {DataType::kBFloat16, DataType::kFloat16,
+                                  DataType::kInt8, DataType::kFloat8}) {
     for (const bool weights : {false, true}) {
       ProblemSpec spec = {.batch = 1,
                           .query_heads = 4,
@@ -236,7 +239,10 @@ TEST_P(Bf16ThreadsTest, GiveTheSameBits) {
                           .key_length = 270,
                           .width = 36,
                           .value_width = 40,
-                          .type = type};
+                          .type = key_type == DataType::kFloat16
+                                      ? DataType::kFloat16
+                                      : DataType::kBFloat16,
+                          .key_type = key_type};
       spec.wanted.weights = weights;
       CheckThatBitsAreTheSame(MakeProblem(spec, TestSeed()).problem);
     }

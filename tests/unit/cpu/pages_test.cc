@@ -48,6 +48,17 @@ TEST_P(PagesTest, OfEveryType) {
   for (const DataType type : kTypes) ExpectBitsOfOnePiece(Prefill(type));
 }
 
+TEST_P(PagesTest, OfStoredKeys) {
+  for (const DataType key_type : {DataType::kInt8, DataType::kFloat8}) {
+    for (const Layout layout : {Layout::kRowMajor, Layout::kReversed}) {
+      ProblemSpec spec = Prefill(DataType::kBFloat16);
+      spec.key_type = key_type;
+      spec.layout = layout;
+      ExpectBitsOfOnePiece(spec);
+    }
+  }
+}
+
 TEST_P(PagesTest, WithWeights) {
   for (const DataType type : kTypes) {
     ProblemSpec spec = Prefill(type);

@@ -268,6 +268,12 @@ HWY_INLINE void ScoreBf16Rows(const TileArgs& args, int64_t first_row,
     }
     scores(bf16.queries + first_row * row_width, bf16.keys + c * row_width,
            bf16.width, rows, 1, args.scores + c);
+    // While they are in the first-level cache.
+    if (bf16.key_scales != nullptr) {
+      const int64_t end = c + kBf16Panel;
+      MultiplyByScales(rows, {c, end, c, end}, bf16.key_scales, 1.0F,
+                       args.scores);
+    }
   }
 }
 
@@ -277,9 +283,12 @@ HWY_INLINE PairedWeights PairedWeightsOf(const TileArgs& args,
                                          const Columns& columns, int64_t row,
                                          float* floats) {
   const bool in_place = args.operands == Operands::kBf16InPlace;
-  return {args.bf16.weights + row * kBf16WeightStride, args.bf16.terms == 2,
-          columns.first, in_place ? args.in_place.value_scales : nullptr,
-          floats == nullptr ? nullptr : floats + row * kScoreStride};
+  return {args.bf16.weights + row * kBf16WeightStride,
+          args.bf16.terms == 2,
+          columns.first,
+          in_place ? args.in_place.value_scales : args.bf16.value_scales,
+          floats == nullptr ? nullptr : floats + row * kScoreStride,
+          in_place ? 1.0F / kScaledWeightUnit : 1.0F};
 }
 
 // Pairs a row's weights, which have changed, once more.

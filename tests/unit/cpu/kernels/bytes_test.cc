@@ -1,4 +1,5 @@
-// Rows of INT8 and FP8, each with a scale, into FP32: bytes-inl.h.
+// Rows of INT8 and FP8, each with a scale, into FP32 (bytes-inl.h) and into
+// BF16 (bf16/bytes-inl.h).
 
 #include <cmath>
 #include <cstdint>
@@ -13,7 +14,8 @@ namespace {
 
 constexpr Element kByteElements[] = {Element::kInt8, Element::kFloat8};
 // The last ones have products beyond FP32's range, and below its normal one.
-constexpr float kByteScales[] = {1, 0.37F, 0, 1e-30F, 2e38F, 0x1p-124F};
+constexpr float kByteScales[] = {1,     0.37F,     0,          1e-30F,
+                                 2e38F, 0x1p-124F, 0x1.fp-126F};
 
 class BytesTest : public KernelTest {
  protected:
@@ -97,6 +99,66 @@ TEST_P(BytesTest, EveryRowHasItsScale) {
         }
       }
     }
+  }
+}
+
+// An element of BF16 and what is left of the scale make the element, at any
+// place of a vector; zeros follow the last one.
+TEST_P(BytesTest, EveryByteIsBf16TimesAScale) {
+  constexpr int64_t kPairs = 144;
+  std::vector<unsigned char> bytes(1024);
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    bytes[i] = static_cast<unsigned char>(i / 2);
+  }
+  for (const Element type : kByteElements) {
+    for (const float scale : kByteScales) {
+      for (const int64_t stride : {1, 2}) {
+        for (int64_t first = 0; first <= lanes_; ++first) {
+          const RowSource rows = {
+              .data = bytes.data() + first,
+              .row_stride = 0,
+              .column_stride = stride,
+              .type = type,
+              .scales = reinterpret_cast<const unsigned char*>(&scale)};
+          Floats to(kPairs + 1, kUntouched);
+          float rest = 0;
+          kernels_.copy_bytes_as_bf16(rows, 1, 256, to.data(), kPairs, &rest);
+          for (int64_t i = 0; i < 2 * kPairs; ++i) {
+            uint16_t brain;
+            std::memcpy(&brain,
+                        reinterpret_cast<const uint16_t*>(to.data()) + i,
+                        sizeof(brain));
+            const float found = FloatFromBits(uint32_t{brain} << 16) * rest;
+            if (i >= 256) {
+              ASSERT_EQ(found, 0);
+            } else {
+              ASSERT_NO_FATAL_FAILURE(
+                  CheckElement(type, rows.data[i * stride], scale, found));
+            }
+          }
+          EXPECT_EQ(to.back(), kUntouched);
+        }
+      }
+    }
+  }
+}
+
+// Else a weight, or a score, might pass the range that its product does not.
+TEST_P(BytesTest, WhatIsLeftOfAScaleIsNearOne) {
+  for (const float scale :
+       {0x1p-126F, 1e-30F, 0.37F, 0.99F, 1.0F, 1.99F, 1e30F, kMaxFloat}) {
+    const unsigned char byte = 1;
+    const RowSource rows = {
+        .data = &byte,
+        .row_stride = 0,
+        .column_stride = 1,
+        .type = Element::kInt8,
+        .scales = reinterpret_cast<const unsigned char*>(&scale)};
+    Floats to(16);
+    float rest = 0;
+    kernels_.copy_bytes_as_bf16(rows, 1, 1, to.data(), 16, &rest);
+    EXPECT_GE(rest, 0.5F);
+    EXPECT_LT(rest, 2);
   }
 }
 
