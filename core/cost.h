@@ -1,6 +1,8 @@
 #ifndef ATTENTION_CORE_COST_H_
 #define ATTENTION_CORE_COST_H_
 
+#include <chrono>
+
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "core/backend.h"
@@ -38,9 +40,11 @@ struct BackendCost {
 /// Measures it with three problems in FP32: one without work, one with little
 /// to read, and one with little else. Takes some 50 ms at most with a device
 /// and with kernels that are worth their name. The backend's error where it
-/// does not compute them.
+/// does not compute them; DEADLINE_EXCEEDED where a device has no answer within
+/// `patience`: it hangs, and the backend has given it up.
 absl::StatusOr<BackendCost> MeasureCost(const Backend& backend,
-                                        WorkerPool& workers);
+                                        WorkerPool& workers,
+                                        std::chrono::milliseconds patience);
 
 }  // namespace attention
 

@@ -231,7 +231,8 @@ void Engine::MeasureCosts() {
       ++backend;
       continue;
     }
-    const auto cost = options_.measure_cost(**backend, *workers_);
+    const auto cost = options_.measure_cost(**backend, *workers_,
+                                            options_.self_check_patience);
     if (!cost.ok() && (*backend)->waits()) {
       unused_.push_back(
           {static_cast<std::string>((*backend)->name()),

@@ -2,6 +2,7 @@
 
 #include "core/cost.h"
 
+#include <chrono>
 #include <string>
 
 #include "core/engine.h"
@@ -16,7 +17,8 @@ namespace {
 using CostTest = CudaBackendTest;
 
 // Of a device far away, which computes ten times as fast.
-absl::StatusOr<BackendCost> MadeUp(const Backend& backend, WorkerPool&) {
+absl::StatusOr<BackendCost> MadeUp(const Backend& backend, WorkerPool&,
+                                   std::chrono::milliseconds) {
   if (backend.name() == "cuda_test") {
     return BackendCost{
         .of_problem = 30'000, .of_multiply_add = 0.01, .of_byte = 0.1};
@@ -128,6 +130,23 @@ TEST_F(CostTest, ADeviceThatCannotBeMeasuredIsNotUsed) {
   EXPECT_THAT(unused.reason,
               StatusIs(absl::StatusCode::kResourceExhausted,
                        ::testing::HasSubstr("the limit of 1000")));
+  EXPECT_NE(RunJob().backend, "cuda_test");
+}
+
+// As one that passed its self check, and hangs at a problem that is larger.
+TEST_F(CostTest, ADeviceThatHangsWhileItIsMeasuredIsNotUsed) {
+  Start({.stop_grace = std::chrono::nanoseconds(0),
+         .backend = "auto",
+         .measure_cost = MeasureCost,
+         .patience = std::chrono::milliseconds(50),
+         .hangs_in = "attend"});
+  const UnusedBackend& unused = engine_->unused().back();
+  EXPECT_EQ(unused.name, "cuda_test");
+  EXPECT_THAT(
+      unused.reason,
+      StatusIs(absl::StatusCode::kDeadlineExceeded,
+               ::testing::AllOf(::testing::HasSubstr("measure its costs"),
+                                ::testing::HasSubstr("within 50 ms"))));
   EXPECT_NE(RunJob().backend, "cuda_test");
 }
 
