@@ -84,6 +84,10 @@ class CudaBackendTest : public ::testing::Test {
     return RunOn(*engine_, owned_.problem);
   }
 
+  // Before looks are counted: while the device is asked for memory, a job is
+  // looked at as often as that takes.
+  void HaveMemory() { ASSERT_THAT(RunProblem().status(), IsOk()); }
+
   // Runs the problem into a job of its own.
   AttentionJob RunJob(const std::stop_token& stop = {},
                       const std::function<void()>& look = {}) {
