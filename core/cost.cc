@@ -178,10 +178,11 @@ double Bytes(const ValidatedProblem& problem, const Backend& backend) {
 
 double BackendCost::Of(absl::Span<const ValidatedProblem* const> problems,
                        const Backend& backend) const {
-  double cost = 0;
+  double cost =
+      of_problem * static_cast<double>(backend.CountLaunches(problems));
   for (const ValidatedProblem* problem : problems) {
-    cost += of_problem + of_multiply_add * Work(*problem) +
-            of_byte * Bytes(*problem, backend);
+    cost +=
+        of_multiply_add * Work(*problem) + of_byte * Bytes(*problem, backend);
   }
   return cost;
 }

@@ -24,9 +24,10 @@ double Work(absl::Span<const ValidatedProblem> problems);
 double Bytes(const ValidatedProblem& problem, const Backend& backend);
 
 /// What computing costs on a backend, as a straight line: so much for each
-/// problem, and for what it has of the rest. Nanoseconds, none below 0.
+/// problem, or for those that share a launch, and for what it has of the rest.
+/// Nanoseconds, none below 0.
 struct BackendCost {
-  double of_problem = 0;       // however small
+  double of_problem = 0;       // however small (Backend::CountLaunches)
   double of_multiply_add = 0;  // as Work() counts them
   double of_byte = 0;          // as Bytes() does
 

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <string>
+#include <vector>
 
 #include "core/engine.h"
 #include "gmock/gmock.h"
@@ -48,7 +49,49 @@ TEST_F(CostTest, WorkAndBytesFollowFromExtents) {
   const BackendCost cost = {
       .of_problem = 3, .of_multiply_add = 2, .of_byte = 0.5};
   EXPECT_EQ(cost.Of(problems, backend),
-            2 * (3 + 2 * Work(valid) + Bytes(valid, backend) / 2));
+            3 + 2 * (2 * Work(valid) + Bytes(valid, backend) / 2));
+}
+
+// A device computes 64 of them in one launch; weights are computed alone.
+TEST_F(CostTest, WhatSharesALaunchCountsOnce) {
+  const OwnedProblem owned = Square(1);
+  const ValidatedProblem shares = Validate(owned.problem).value();
+  ValidatedProblem alone = shares;
+  alone.wanted.weights = true;
+  Start({});
+  const Backend& backend = *engine_->backends()[0];
+  std::vector<const ValidatedProblem*> problems(64, &shares);
+  EXPECT_EQ(backend.CountLaunches(problems), 1);
+  problems.resize(67, &alone);
+  EXPECT_EQ(backend.CountLaunches(problems), 1 + 3);
+}
+
+TEST_F(CostTest, ALaunchTakesWhatItHasRoomFor) {
+  const OwnedProblem owned = Square(64);
+  const ValidatedProblem valid = Validate(owned.problem).value();
+  Start({.plan = {.launch_bytes = int64_t{2} * 4 * 64 * 64 * 4 + 4096}});
+  const std::vector<const ValidatedProblem*> problems(6, &valid);
+  EXPECT_EQ(engine_->backends()[0]->CountLaunches(problems), 3);
+}
+
+// Each takes the CPU 7 us. A device takes 30 for any launch, and 3 for each.
+TEST_F(CostTest, AutoTakesADeviceForManyEntriesOfOneLaunch) {
+  if (BackendNames().size() < 4) GTEST_SKIP() << "no kernels for this machine";
+  Start({.backend = "auto", .measure_cost = MadeUp});
+  const OwnedProblem owned = Square(20);
+  const ValidatedProblem valid = Validate(owned.problem).value();
+  std::vector<Tensor> outputs;
+  std::vector<AttentionJob> jobs(64);
+  for (AttentionJob& job : jobs) {
+    outputs.push_back(
+        Tensor::Create(DataType::kFloat32, valid.output_shape).value());
+    job.problem = &valid;
+    job.outputs.output = outputs.back().mutable_view();
+  }
+  EXPECT_THAT(engine_->Run(absl::MakeSpan(jobs)), IsOk());
+  EXPECT_EQ(jobs[0].backend, "cuda_test");
+  EXPECT_THAT(engine_->Run(absl::MakeSpan(jobs).first(1)), IsOk());
+  EXPECT_EQ(jobs[0].backend, "cpu");
 }
 
 TEST_F(CostTest, AutoTakesTheOneThatShouldBeDoneFirst) {
