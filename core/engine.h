@@ -74,7 +74,7 @@ absl::Status CheckBackendName(absl::string_view name);
 /// A backend that "auto" does not use, and why.
 struct UnusedBackend {
   /// "cuda"; or, of a backend that goes on without them, kernels: "cuda's
-  /// fp16_wgmma and bf16_wgmma".
+  /// fp16_wgmma and bf16_wgmma", "cuda's cublas_gemm".
   std::string name;
   /// In words, with the code of core/cuda/loader.h: NOT_FOUND where the build
   /// has none, UNAVAILABLE where there is no device, FAILED_PRECONDITION where
