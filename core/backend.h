@@ -133,6 +133,15 @@ class Backend {
     return false;
   }
 
+  /// How many times Run() begins anew for problems that it is given together,
+  /// each time with what even the smallest problem costs: those that a device
+  /// computes in one launch count once. It follows from extents and options,
+  /// and from whether keys stay.
+  virtual int64_t CountLaunches(
+      absl::Span<const ValidatedProblem* const> problems) const {
+    return static_cast<int64_t>(problems.size());
+  }
+
   /// Bytes of host memory that Run() takes for such problems together, at
   /// most: beside their tensors and results, beside the kThreadBytes that each
   /// worker may keep, and beside a device's staging buffers. Known from extents

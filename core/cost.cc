@@ -6,8 +6,10 @@
 #include <cstring>
 #include <limits>
 #include <optional>
+#include <stop_token>
 #include <variant>
 
+#include "absl/strings/str_cat.h"
 #include "core/tensor.h"
 
 namespace attention {
@@ -40,11 +42,38 @@ struct Extents {
   int64_t width = 64;
 };
 
+using Clock = std::chrono::steady_clock;
+
+// Who computes, and for how long at most.
+struct Measuring {
+  const Backend& backend;
+  WorkerPool& workers;
+  std::chrono::milliseconds patience;
+  Clock::time_point end = Clock::now() + patience;
+
+  absl::Status Run(const ValidatedProblem& problem, Tensor& output) const;
+};
+
+absl::Status Measuring::Run(const ValidatedProblem& problem,
+                            Tensor& output) const {
+  std::stop_source stop;
+  AttentionJob job;
+  job.problem = &problem;
+  job.outputs.output = output.mutable_view();
+  job.stop = stop.get_token();
+  job.look = [&] {
+    if (Clock::now() >= end) stop.request_stop();
+  };
+  backend.Run(absl::MakeSpan(&job, 1), {workers});
+  if (!absl::IsCancelled(job.status)) return job.status;
+  return absl::DeadlineExceededError(absl::StrCat(
+      "no answer within ", patience.count(), " ms: the device hangs"));
+}
+
 class Measured {
  public:
   static absl::StatusOr<Measured> Of(const Extents& extents,
-                                     const Backend& backend,
-                                     WorkerPool& workers);
+                                     const Measuring& with);
 
   double ns = 0;
   double work = 0;
@@ -65,8 +94,7 @@ absl::StatusOr<Tensor> MakeTensor(const Shape& shape) {
 }
 
 absl::StatusOr<Measured> Measured::Of(const Extents& extents,
-                                      const Backend& backend,
-                                      WorkerPool& workers) {
+                                      const Measuring& with) {
   const auto& [heads, queries, keys, width] = extents;
   absl::StatusOr<Tensor> query = MakeTensor({1, heads, queries, width});
   absl::StatusOr<Tensor> key = MakeTensor({1, heads, keys, width});
@@ -80,22 +108,15 @@ absl::StatusOr<Measured> Measured::Of(const Extents& extents,
   problem.key_value.push_back({key->view(), value->view()});
   const absl::StatusOr<ValidatedProblem> valid = Validate(problem);
   if (!valid.ok()) return valid.status();
-  if (absl::Status status = backend.Supports(*valid); !status.ok()) {
+  if (absl::Status status = with.backend.Supports(*valid); !status.ok()) {
     return status;
   }
-  using Clock = std::chrono::steady_clock;
   using Nanoseconds = std::chrono::duration<double, std::nano>;
   Measured measured;
   measured.work = Work(*valid);
-  measured.bytes = Bytes(*valid, backend);
+  measured.bytes = Bytes(*valid, with.backend);
   measured.ns = std::numeric_limits<double>::infinity();
-  const auto run = [&] {
-    AttentionJob job;
-    job.problem = &*valid;
-    job.outputs.output = output->mutable_view();
-    backend.Run(absl::MakeSpan(&job, 1), {workers});
-    return job.status;
-  };
+  const auto run = [&] { return with.Run(*valid, *output); };
   // The first one sets up what stays: a device, its memory, threads.
   if (absl::Status status = run(); !status.ok()) return status;
   const Clock::time_point begin = Clock::now();
@@ -157,23 +178,25 @@ double Bytes(const ValidatedProblem& problem, const Backend& backend) {
 
 double BackendCost::Of(absl::Span<const ValidatedProblem* const> problems,
                        const Backend& backend) const {
-  double cost = 0;
+  double cost =
+      of_problem * static_cast<double>(backend.CountLaunches(problems));
   for (const ValidatedProblem* problem : problems) {
-    cost += of_problem + of_multiply_add * Work(*problem) +
-            of_byte * Bytes(*problem, backend);
+    cost +=
+        of_multiply_add * Work(*problem) + of_byte * Bytes(*problem, backend);
   }
   return cost;
 }
 
 absl::StatusOr<BackendCost> MeasureCost(const Backend& backend,
-                                        WorkerPool& workers) {
-  const auto smallest = Measured::Of({}, backend, workers);
+                                        WorkerPool& workers,
+                                        std::chrono::milliseconds patience) {
+  const Measuring with = {backend, workers, patience};
+  const auto smallest = Measured::Of({}, with);
   if (!smallest.ok()) return smallest.status();
-  const auto decode =
-      Measured::Of({.heads = 8, .keys = 2048}, backend, workers);
+  const auto decode = Measured::Of({.heads = 8, .keys = 2048}, with);
   if (!decode.ok()) return decode.status();
-  const auto prefill = Measured::Of({.heads = 16, .queries = 128, .keys = 256},
-                                    backend, workers);
+  const auto prefill =
+      Measured::Of({.heads = 16, .queries = 128, .keys = 256}, with);
   if (!prefill.ok()) return prefill.status();
   // Each of two has a little of what the other one is for: once around.
   BackendCost cost = {.of_problem = smallest->ns};

@@ -1,6 +1,8 @@
 #ifndef ATTENTION_CORE_COST_H_
 #define ATTENTION_CORE_COST_H_
 
+#include <chrono>
+
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "core/backend.h"
@@ -22,9 +24,10 @@ double Work(absl::Span<const ValidatedProblem> problems);
 double Bytes(const ValidatedProblem& problem, const Backend& backend);
 
 /// What computing costs on a backend, as a straight line: so much for each
-/// problem, and for what it has of the rest. Nanoseconds, none below 0.
+/// problem, or for those that share a launch, and for what it has of the rest.
+/// Nanoseconds, none below 0.
 struct BackendCost {
-  double of_problem = 0;       // however small
+  double of_problem = 0;       // however small (Backend::CountLaunches)
   double of_multiply_add = 0;  // as Work() counts them
   double of_byte = 0;          // as Bytes() does
 
@@ -38,9 +41,11 @@ struct BackendCost {
 /// Measures it with three problems in FP32: one without work, one with little
 /// to read, and one with little else. Takes some 50 ms at most with a device
 /// and with kernels that are worth their name. The backend's error where it
-/// does not compute them.
+/// does not compute them; DEADLINE_EXCEEDED where a device has no answer within
+/// `patience`: it hangs, and the backend has given it up.
 absl::StatusOr<BackendCost> MeasureCost(const Backend& backend,
-                                        WorkerPool& workers);
+                                        WorkerPool& workers,
+                                        std::chrono::milliseconds patience);
 
 }  // namespace attention
 

@@ -35,6 +35,11 @@ absl::Status FailedCheck(absl::string_view what, const absl::Status& why) {
                    why.message()));
 }
 
+// What is computed without cuBLAS, where that is not to be had, says so.
+void NoteGemm(const absl::Status& loaded, std::vector<UnusedBackend>& unused) {
+  if (!loaded.ok()) unused.push_back({"cuda's cublas_gemm", loaded});
+}
+
 // Checks the plugin in a process of its own, before CUDA is used in this one.
 // False where it is not to be used. Kernels that failed are left out.
 bool PassesCheck(const EngineOptions& options, const std::string& plugin,
@@ -53,9 +58,7 @@ bool PassesCheck(const EngineOptions& options, const std::string& plugin,
                         FailedCheck(checked.devices, checked.without_wgmma)});
       cuda_options.plan.wgmma = false;
     }
-    if (!checked.without_gemm.ok()) {
-      unused.push_back({"cuda's cublas_gemm", checked.without_gemm});
-    }
+    NoteGemm(checked.without_gemm, unused);
   }
   return checked.status.ok();
 }
@@ -79,6 +82,8 @@ absl::Status AddCuda(const EngineOptions& options, Backends& backends,
       plugin.ok() ? cuda::OpenPlugin(*plugin)
                   : absl::StatusOr<cuda::Devices>(plugin.status());
   if (devices.ok()) {
+    // The check has told otherwise.
+    if (by_name) NoteGemm(devices->front()->LoadGemm(), unused);
     backends.push_back(MakeCudaBackend(*std::move(devices), cuda_options));
     return absl::OkStatus();
   }
@@ -231,7 +236,8 @@ void Engine::MeasureCosts() {
       ++backend;
       continue;
     }
-    const auto cost = options_.measure_cost(**backend, *workers_);
+    const auto cost = options_.measure_cost(**backend, *workers_,
+                                            options_.self_check_patience);
     if (!cost.ok() && (*backend)->waits()) {
       unused_.push_back(
           {static_cast<std::string>((*backend)->name()),

@@ -39,8 +39,8 @@ struct EngineOptions {
   std::optional<int64_t> cuda_memory_limit = {};
   /// The file of the CUDA plugin; empty: where core/cuda/loader.h looks.
   std::string cuda_plugin = {};
-  /// How long one case of cuda's self check may take; a device that needs more
-  /// hangs.
+  /// How long one case of cuda's self check may take, and all that measures a
+  /// backend's costs; a device that needs more hangs.
   std::chrono::milliseconds self_check_patience = std::chrono::minutes(2);
   /// Called, where set, before a backend's self check, which takes a while
   /// where a device must compile its kernels first.
@@ -55,7 +55,8 @@ struct EngineOptions {
   /// are measured when the engine is made; empty: none is. One that waits and
   /// fails at that is not used: without its costs every problem would go to it.
   /// Tests put figures of their own in its place.
-  std::function<absl::StatusOr<BackendCost>(const Backend&, WorkerPool&)>
+  std::function<absl::StatusOr<BackendCost>(const Backend&, WorkerPool&,
+                                            std::chrono::milliseconds patience)>
       measure_cost = MeasureCost;
   /// Backends beside those of the build, and in front of them: those of tests.
   std::vector<std::unique_ptr<Backend>> more_backends = {};
@@ -73,7 +74,7 @@ absl::Status CheckBackendName(absl::string_view name);
 /// A backend that "auto" does not use, and why.
 struct UnusedBackend {
   /// "cuda"; or, of a backend that goes on without them, kernels: "cuda's
-  /// fp16_wgmma and bf16_wgmma".
+  /// fp16_wgmma and bf16_wgmma", "cuda's cublas_gemm".
   std::string name;
   /// In words, with the code of core/cuda/loader.h: NOT_FOUND where the build
   /// has none, UNAVAILABLE where there is no device, FAILED_PRECONDITION where

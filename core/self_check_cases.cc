@@ -137,7 +137,8 @@ std::vector<SelfCheckCase> SelfCheckCases() {
   };
   add(SelfCheckCase("FP32 causal, dropout, weights", {.wanted = kAll})
           .WithCausal()
-          .WithDropout());
+          .WithDropout()
+          .AtOnce());
   add(SelfCheckCase("FP32 band, bias, softcap", {.width = 130}).WithBand());
   add(SelfCheckCase("FP32 ALiBi, sinks", {.wanted = kAll}).WithAlibiAndSinks());
   add(SelfCheckCase("FP32 additive", {.wanted = kAll}).WithAdditive(33));
@@ -147,7 +148,7 @@ std::vector<SelfCheckCase> SelfCheckCases() {
   add(SelfCheckCase("FP32 scale 0", {})
           .WithScoring(ScaledDotProduct{.scale = 0}));
   add(SelfCheckCase("FP32 few rows", {.query_length = 2, .key_length = 3000}));
-  add(SelfCheckCase("FP32 products", kProducts).WithCausal());
+  add(SelfCheckCase("FP32 products", kProducts).WithCausal().AtOnce());
   add(SelfCheckCase("FP32 NaN behind the length", {.wanted = kAll})
           .WithNanBehindLength());
   for (const DataType type : {DataType::kFloat16, DataType::kBFloat16}) {
@@ -159,7 +160,8 @@ std::vector<SelfCheckCase> SelfCheckCases() {
     add(SelfCheckCase(
             named("causal"),
             {.type = type, .query_heads = 4, .query_length = 150, .width = 64})
-            .WithCausal());
+            .WithCausal()
+            .AtOnce());
     add(SelfCheckCase(named("band, bias, softcap"),
                       {.type = type, .width = 120})
             .WithBand()
@@ -200,7 +202,7 @@ std::vector<SelfCheckCase> SelfCheckCases() {
                          .key_length = width == 128 ? 3000 : 120,
                          .width = width}));
     }
-    add(SelfCheckCase(named("products"), products).WithCausal());
+    add(SelfCheckCase(named("products"), products).WithCausal().AtOnce());
     for (const int64_t width : {64, 120}) {
       add(SelfCheckCase(
               named(absl::StrCat("NaN behind the length, width ", width)),

@@ -101,6 +101,21 @@ class CudaBackend final : public Backend {
     return runner != nullptr && runner->pages().Fits(problem.key_value);
   }
 
+  // As the first device would.
+  int64_t CountLaunches(
+      absl::Span<const ValidatedProblem* const> problems) const override {
+    if (problems.size() < 2) return static_cast<int64_t>(problems.size());
+    std::vector<const ValidatedProblem*> kept;
+    std::vector<const ValidatedProblem*> others;
+    for (const ValidatedProblem* const problem : problems) {
+      (KeepsKeys(*problem) ? kept : others).push_back(problem);
+    }
+    const cuda::DeviceProperties& device =
+        runners_.all()[0]->device().properties();
+    return cuda::CountLaunches(kept, true, options_.plan, device) +
+           cuda::CountLaunches(others, false, options_.plan, device);
+  }
+
   void Run(absl::Span<AttentionJob> jobs,
            const RunContext& context) const override {
     std::vector<AttentionJob*> others;

@@ -108,7 +108,8 @@ absl::Status CudaJob::Recompute() {
 }
 
 absl::Status CudaJob::Upload() {
-  return UploadInputs(problem_, plan_, kernels_, stream_, memory_);
+  return UploadInputs(problem_, plan_, kernels_, stream_, memory_,
+                      context_.workers);
 }
 
 absl::Status CudaJob::Compute() {

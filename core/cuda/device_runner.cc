@@ -51,7 +51,7 @@ DeviceRunner::DeviceRunner(std::unique_ptr<Device> device,
                            std::chrono::nanoseconds grace)
     : device_(std::move(device)),
       grace_(grace),
-      pool_(*device_, memory_limit),
+      pool_(device_, memory_limit),
       pages_(pool_) {}
 
 absl::StatusOr<MemoryPool::Block> DeviceRunner::TakeMemory(

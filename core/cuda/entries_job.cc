@@ -207,7 +207,7 @@ void EntriesJob::AddLaunches() {
 }
 
 absl::Status EntriesJob::Upload() {
-  Uploader up(*stream_);
+  Uploader up(*stream_, &context_.workers);
   for (size_t n = 0; n < entries_.size(); ++n) {
     const Entry& entry = entries_[n];
     absl::Status status =

@@ -243,8 +243,8 @@ TensorView HeadOf(const TensorView& view, int64_t batch, int64_t head) {
 
 absl::Status UploadInputs(const ValidatedProblem& problem, const Plan& plan,
                           const KernelTable& kernels, Stream& stream,
-                          std::byte* memory) {
-  Uploader up(stream);
+                          std::byte* memory, WorkerPool& workers) {
+  Uploader up(stream, &workers);
   absl::Status status =
       UploadInputs(problem, plan, kernels, stream, memory, up);
   status.Update(up.Finish());

@@ -18,10 +18,11 @@ namespace attention::cuda {
 
 /// Begins to copy everything that a plan reads and that is not in place to its
 /// places in `memory`: keys and values of all blocks side by side, masks in
-/// their compact forms, the key ranges of all rows.
+/// their compact forms, the key ranges of all rows. `workers` copy what is
+/// large to the staging buffers.
 absl::Status UploadInputs(const ValidatedProblem& problem, const Plan& plan,
                           const KernelTable& kernels, Stream& stream,
-                          std::byte* memory);
+                          std::byte* memory, WorkerPool& workers);
 
 /// The same through an uploader that goes on with the next job's: the last
 /// copies are begun by its Finish().

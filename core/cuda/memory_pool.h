@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <stop_token>
@@ -20,6 +21,10 @@ namespace attention::cuda {
 /// Memory of one device, kept between jobs and never more than a limit. A job
 /// takes all that it needs as one block, so that jobs that wait for each other
 /// cannot do so for ever. Safe for several threads at once.
+///
+/// Where the device is asked for memory, or to free some, it may end what runs
+/// first, and a kernel that hangs holds the call up for ever. Such calls have
+/// threads of their own, and who waits for them can be stopped.
 class MemoryPool {
  public:
   /// A block of the pool; gives it back when it goes.
@@ -52,8 +57,10 @@ class MemoryPool {
 
   /// `limit` in bytes; nothing means kShare of what is free on the device when
   /// the first block is taken.
-  MemoryPool(Device& device, std::optional<int64_t> limit)
-      : device_(device), limit_(limit.value_or(kNoLimitYet)) {}
+  MemoryPool(std::shared_ptr<Device> device, std::optional<int64_t> limit)
+      : state_(std::make_shared<State>(std::move(device),
+                                       limit.value_or(kNoLimitYet))) {}
+  /// Waits for calls of the device, unless it is lost.
   ~MemoryPool();
   MemoryPool(const MemoryPool&) = delete;
   MemoryPool& operator=(const MemoryPool&) = delete;
@@ -74,14 +81,14 @@ class MemoryPool {
   /// it would never fit, or where the device itself has no more.
   absl::StatusOr<Block> Take(int64_t bytes, const std::stop_token& stop,
                              const std::function<void()>& look = {});
-  /// The same without waiting, and not of more than whole MiB need; nothing
-  /// where there is no such block at once.
+  /// A block that is kept, and not of more than whole MiB need, without asking
+  /// the device; nothing where there is none.
   std::optional<Block> TryTake(int64_t bytes);
-  /// Frees blocks that are kept, where they alone may stand in the way of a
-  /// block of so many bytes, or waits, as Take() does, while others free them.
-  /// That waits for the device: not to be called with a lock that a job needs
-  /// to end. False where there is nothing to be freed, or once a stop was
-  /// requested while others free it.
+  /// Sees to a block for TryTake() where blocks that others hold do not stand
+  /// in the way: asks the device for it, once what is kept was freed where that
+  /// is needed. Waits for the device as Take() does: not to be called with a
+  /// lock that a job needs to end. False where there is no such block, or once
+  /// a stop was requested.
   bool MakeRoom(int64_t bytes, const std::stop_token& stop,
                 const std::function<void()>& look);
 
@@ -98,11 +105,11 @@ class MemoryPool {
   /// Makes limit() known. The device's error where it cannot be asked.
   absl::Status FindLimit();
   /// Bytes taken from the device: those of jobs and those that are kept.
-  int64_t bytes_held() const { return held_; }
+  int64_t bytes_held() const { return state_->held; }
   /// The limit; nothing before it is known. Neither waits for a job that takes
   /// memory.
   std::optional<int64_t> limit() const {
-    const int64_t limit = limit_;
+    const int64_t limit = state_->limit;
     return limit == kNoLimitYet ? std::nullopt : std::optional(limit);
   }
 
@@ -114,38 +121,61 @@ class MemoryPool {
 
   static constexpr int64_t kNoLimitYet = -1;
 
+  // What threads that call the device have a share of, as they may outlive the
+  // pool of a device that is lost.
+  struct State {
+    State(std::shared_ptr<Device> of, int64_t limit_or_none)
+        : device(std::move(of)), limit(limit_or_none) {}
+
+    const std::shared_ptr<Device> device;
+    std::mutex mutex;
+    std::condition_variable_any returned;
+    // Written under the lock, and read without it.
+    std::atomic<int64_t> limit;
+    std::atomic<int64_t> held = 0;
+    int64_t lent = 0;
+    int calls = 0;      // of the device that have not ended
+    int releasing = 0;  // those that free blocks, which are held still
+    std::vector<Free> free;
+  };
+  // A call of the device for a block.
+  struct Growth;
+
   // Whether some of so many bytes were given back.
   bool AskBack(int64_t bytes, std::unique_lock<std::mutex>& lock);
-  // With the lock, and where the limit allows it. RESOURCE_EXHAUSTED where the
-  // device has no more, or where blocks that are kept stand in the way.
-  absl::StatusOr<Block> TakeNow(int64_t rounded, int64_t most);
-  // The smallest free block that does, or the end; none of more than `most`
-  // bytes, nor of more than the limit leaves.
+  // Calls the device apart: `call` without the lock, `after` with it.
+  template <typename Call, typename After>
+  void Apart(const Call& call, const After& after);
+  // Of what others have not lent, with all that the device must do first.
+  // CANCELLED; RESOURCE_EXHAUSTED where others hold too much, or where the
+  // device has no more.
+  absl::StatusOr<Block> TakeUnlent(int64_t rounded, int64_t most,
+                                   std::unique_lock<std::mutex>& lock,
+                                   const std::stop_token& stop,
+                                   const std::function<void()>& look);
+  // Of the device, within the limit. One that comes too late is kept.
+  absl::StatusOr<Block> Grow(int64_t rounded,
+                             std::unique_lock<std::mutex>& lock,
+                             const std::stop_token& stop,
+                             const std::function<void()>& look);
+  // The smallest that is kept and does, lent; none of more than `most` bytes,
+  // nor of more than the limit leaves.
+  std::optional<Block> TakeKept(int64_t bytes, int64_t most);
   std::vector<Free>::iterator FindFree(int64_t bytes, int64_t most);
-  // Frees what is kept, without the lock meanwhile: the device ends what runs
-  // first, and others give blocks back while it does. False where nothing is.
-  bool ReleaseFree(std::unique_lock<std::mutex>& lock);
-  // Waits for the other threads in ReleaseFree(), or for a block that comes
-  // back meanwhile and that TakeNow() would take. One of another size is left
-  // alone: whoever freed it could not be stopped. False once a stop was
-  // requested.
+  // Begins to free what is kept.
+  void BeginRelease();
+  // Waits until it is freed, or for a block that comes back meanwhile and does.
+  // One of another size is left alone: whoever freed it could not be stopped.
+  // False once a stop was requested.
   bool WaitForReleased(int64_t rounded, int64_t most,
                        std::unique_lock<std::mutex>& lock,
                        const std::stop_token& stop,
                        const std::function<void()>& look);
   void GiveBack(std::byte* data, int64_t bytes);
 
-  Device& device_;
-  mutable std::mutex mutex_;
-  std::condition_variable_any returned_;
+  const std::shared_ptr<State> state_;
   std::function<bool(int64_t)> give_back_ = nullptr;
-  uint64_t asked_again_ = 0;  // how often
-  // Written under the lock, and read without it.
-  std::atomic<int64_t> limit_;
-  std::atomic<int64_t> held_ = 0;
-  int64_t lent_ = 0;
-  int releasing_ = 0;  // threads in ReleaseFree(), whose blocks are held still
-  std::vector<Free> free_;
+  uint64_t asked_again_ = 0;  // how often, under the lock
 };
 
 }  // namespace attention::cuda

@@ -32,24 +32,42 @@ absl::Status RunAlone(ChosenJob& chosen, const RunContext& context) {
   return status;
 }
 
+// What a launch has room for.
+class Room {
+ public:
+  explicit Room(const PlanOptions& options) : options_(options) {}
+
+  bool Takes(const Plan& plan) const {
+    return bytes_ + plan.bytes <= options_.launch_bytes &&
+           blocks_ + MostBlocks(plan) <= kMostGridBlocks;
+  }
+  void Add(const Plan& plan) {
+    bytes_ += plan.bytes;
+    blocks_ += MostBlocks(plan);
+  }
+  void Clear() { bytes_ = blocks_ = 0; }
+
+ private:
+  const PlanOptions& options_;
+  int64_t bytes_ = 0;
+  int64_t blocks_ = 0;
+};
+
 // Jobs of one device that are stopped together, and fit into one launch.
 class Together {
  public:
   Together(const RunContext& context, const PlanOptions& options)
-      : context_(context), options_(options) {}
+      : context_(context), room_(options) {}
 
   // Whether one more fits, to those that are there.
   bool Takes(const ChosenJob& chosen) const {
     return jobs_.empty() ||
            (jobs_[0].runner == chosen.runner &&
-            jobs_[0].job->stop == chosen.job->stop &&
-            bytes_ + chosen.plan.bytes <= options_.launch_bytes &&
-            blocks_ + MostBlocks(chosen.plan) <= kMostGridBlocks);
+            jobs_[0].job->stop == chosen.job->stop && room_.Takes(chosen.plan));
   }
 
   void Add(ChosenJob chosen) {
-    bytes_ += chosen.plan.bytes;
-    blocks_ += MostBlocks(chosen.plan);
+    room_.Add(chosen.plan);
     jobs_.push_back(std::move(chosen));
   }
 
@@ -66,7 +84,7 @@ class Together {
       if (status.ok()) runner.NoteProblem();
     }
     jobs_.clear();
-    bytes_ = blocks_ = 0;
+    room_.Clear();
   }
 
  private:
@@ -82,10 +100,8 @@ class Together {
   }
 
   const RunContext& context_;
-  const PlanOptions& options_;
+  Room room_;
   std::vector<ChosenJob> jobs_;
-  int64_t bytes_ = 0;
-  int64_t blocks_ = 0;
 };
 
 }  // namespace
@@ -111,6 +127,31 @@ void RunJobs(absl::Span<AttentionJob* const> jobs, const RunContext& context,
     together.Add(*std::move(chosen));
   }
   together.Run();
+}
+
+int64_t CountLaunches(absl::Span<const ValidatedProblem* const> problems,
+                      bool keys_in_place, const PlanOptions& options,
+                      const DeviceProperties& device) {
+  int64_t launches = 0;
+  bool shares = false;  // whether a launch was begun that others may join
+  Room room(options);
+  for (const ValidatedProblem* const problem : problems) {
+    InPlace in_place = InPlaceOf(*problem, {});
+    if (keys_in_place) in_place.key = in_place.value = true;
+    const Plan plan = MakePlan(*problem, device, options, in_place);
+    if (!ServesEntries(*problem, plan) ||
+        SlicesOf(*problem, plan, options).size() > 1) {
+      ++launches;
+      continue;
+    }
+    if (!shares || !room.Takes(plan)) {
+      ++launches;
+      room.Clear();
+    }
+    shares = true;
+    room.Add(plan);
+  }
+  return launches;
 }
 
 }  // namespace attention::cuda

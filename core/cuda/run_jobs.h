@@ -17,6 +17,13 @@ void RunJobs(absl::Span<AttentionJob* const> jobs, const RunContext& context,
              MemoryShare share, const PlanOptions& options,
              const DeviceRunners& runners);
 
+/// How often RunJobs() begins anew for jobs of such problems that are stopped
+/// together: once for those that share a launch. `keys_in_place`: whether their
+/// keys are on the device.
+int64_t CountLaunches(absl::Span<const ValidatedProblem* const> problems,
+                      bool keys_in_place, const PlanOptions& options,
+                      const DeviceProperties& device);
+
 }  // namespace attention::cuda
 
 #endif  // ATTENTION_CORE_CUDA_RUN_JOBS_H_

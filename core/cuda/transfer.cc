@@ -17,6 +17,25 @@ void Gather(const std::byte* data, int64_t count, int64_t stride,
   }
 }
 
+void Gather(const std::byte* data, int64_t count, int64_t stride, int64_t size,
+            std::byte* to) {
+  switch (size) {
+    case 1:
+      return Gather<uint8_t>(data, count, stride, to);
+    case 2:
+      return Gather<uint16_t>(data, count, stride, to);
+    case 4:
+      return Gather<uint32_t>(data, count, stride, to);
+    case 8:
+      return Gather<uint64_t>(data, count, stride, to);
+    default:
+      break;
+  }
+  for (int64_t n = 0; n < count; ++n) {
+    std::memcpy(to + n * size, data + n * stride, static_cast<size_t>(size));
+  }
+}
+
 int64_t BytesFrom(const TensorView& view, size_t extent) {
   int64_t bytes = ByteSize(view.type);
   for (size_t n = extent; n < view.shape.size(); ++n) bytes *= view.shape[n];
@@ -76,7 +95,10 @@ void Uploader::Append(const void* data, int64_t bytes) {
   while (bytes > 0) {
     const int64_t piece = Room(bytes, 1);
     if (piece == 0) return;
-    std::memcpy(Place(), from, static_cast<size_t>(piece));
+    std::byte* const place = Place();
+    Share(piece, 1, [&](int64_t first, int64_t count) {
+      std::memcpy(place + first, from + first, static_cast<size_t>(count));
+    });
     from += piece;
     end_ += piece;
     bytes -= piece;
@@ -88,24 +110,26 @@ void Uploader::AppendStrided(const std::byte* data, int64_t count,
   while (count > 0) {
     const int64_t piece = Room(count * size, size) / size;
     if (piece == 0) return;
-    switch (size) {
-      case 1:
-        Gather<uint8_t>(data, piece, stride, Place());
-        break;
-      case 2:
-        Gather<uint16_t>(data, piece, stride, Place());
-        break;
-      case 4:
-        Gather<uint32_t>(data, piece, stride, Place());
-        break;
-      default:
-        Gather<uint64_t>(data, piece, stride, Place());
-        break;
-    }
+    std::byte* const place = Place();
+    Share(piece, size, [&](int64_t first, int64_t some) {
+      Gather(data + first * stride, some, stride, size, place + first * size);
+    });
     data += piece * stride;
     end_ += piece * size;
     count -= piece;
   }
+}
+
+void Uploader::Share(
+    int64_t count, int64_t size,
+    absl::FunctionRef<void(int64_t first, int64_t count)> fill) const {
+  if (workers_ == nullptr || count * size < kLeastShared) {
+    return fill(0, count);
+  }
+  const int64_t each = kSharedPiece / size;
+  workers_->ParallelFor((count + each - 1) / each, {}, [&](int64_t n) {
+    fill(n * each, std::min(each, count - n * each));
+  });
 }
 
 void Uploader::AppendFrom(const TensorView& view, size_t extent,
@@ -113,9 +137,9 @@ void Uploader::AppendFrom(const TensorView& view, size_t extent,
   if (!status_.ok()) return;
   if (IsRowMajor(view, extent)) {
     Append(data, BytesFrom(view, extent));
-  } else if (extent + 1 == view.shape.size()) {
-    AppendStrided(data, view.shape[extent], view.strides[extent],
-                  ByteSize(view.type));
+  } else if (const int64_t row = BytesFrom(view, extent + 1);
+             row < kLeastPinnedCopy && IsRowMajor(view, extent + 1)) {
+    AppendStrided(data, view.shape[extent], view.strides[extent], row);
   } else {
     for (int64_t n = 0; n < view.shape[extent]; ++n) {
       AppendFrom(view, extent + 1, data + n * view.strides[extent]);

@@ -6,9 +6,11 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "core/cuda/device.h"
 #include "core/tensor_view.h"
+#include "core/worker_pool.h"
 
 /// Copies between the caller's memory and the device, through a stream's
 /// staging buffers: while one buffer is on its way, the other one is filled or
@@ -23,10 +25,18 @@ inline constexpr int64_t kLeastPinnedCopy = int64_t{64} << 10;
 /// Two tensors with fewer bytes between them in device memory go in one copy.
 inline constexpr int64_t kMostPadding = 256;
 
+/// So many bytes of a staging buffer are filled by one worker at a time, and
+/// by several where there are at least kLeastShared: with less, they would wait
+/// for each other for longer than one copies.
+inline constexpr int64_t kSharedPiece = int64_t{256} << 10;
+inline constexpr int64_t kLeastShared = 4 * kSharedPiece;
+
 /// Gathers tensors, whatever their strides, into row-major device memory.
 class Uploader {
  public:
-  explicit Uploader(Stream& stream) : stream_(stream) {}
+  /// `workers`, where set, take part in what is large.
+  explicit Uploader(Stream& stream, WorkerPool* workers = nullptr)
+      : stream_(stream), workers_(workers) {}
 
   /// What is appended from here on goes to `to` ... in device memory.
   void Begin(std::byte* to);
@@ -47,13 +57,19 @@ class Uploader {
   // them is returned. 0 after a failure.
   int64_t Room(int64_t bytes, int64_t unit);
   std::byte* Place() const { return stream_.buffer(index_) + end_; }
+  // Elements, or rows of fewer bytes than kLeastPinnedCopy.
   void AppendStrided(const std::byte* data, int64_t count, int64_t stride,
                      int64_t size);
   void AppendFrom(const TensorView& view, size_t extent, const std::byte* data);
+  // Calls fill(first, count) for all of `count` units of `size` bytes, by the
+  // workers where that pays.
+  void Share(int64_t count, int64_t size,
+             absl::FunctionRef<void(int64_t first, int64_t count)> fill) const;
   // Begins the copy of what the buffer holds of this tensor.
   void Flush();
 
   Stream& stream_;
+  WorkerPool* const workers_;
   absl::Status status_;
   std::byte* to_ = nullptr;
   int index_ = 0;

@@ -27,7 +27,8 @@ end_process() {
 }
 
 # read_outcomes LABEL LIMIT: of the process whose output is $fd, until it ends, a case fails or
-# says nothing for LIMIT seconds. Sets finished[CASE]; counts in $outcomes.
+# says nothing for LIMIT seconds. Sets finished[CASE]; counts in $outcomes. What a case says behind
+# "found: " is noted, of those that pass, too.
 read_outcomes() {
   local label=$1 limit=$2 line current='' note='' wait_for ended=0
   while true; do
@@ -53,6 +54,7 @@ read_outcomes() {
         [[ $outcome != FAILED ]] || return 0 ;;
       '========= '*[1-9]*' error'* | '========= '*hazard*': 0 '* | '========= COMPUTE-SANITIZER'*) ;;
       '========= ERROR SUMMARY: 0'* | '========= RACECHECK SUMMARY: 0'*) ;;
+      'found: '*) note+=${note:+; }${line#found: } ;;
       '========= '* | *Failure* | *rror:* | *Skipped*) [[ -n $note ]] || note=$line ;;
       *) [[ ${#note} -gt 150 || -z $note ]] || note+=" $line" ;;
     esac

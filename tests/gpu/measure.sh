@@ -119,6 +119,12 @@ table_of_tests() {
   failures
 }
 
+# What it found, word by word.
+table_of_start() {
+  printf '\n| at the start | outcome | ms | what it says |\n|---|---|---|---|\n'
+  awk -F '\t' '{ printf "| %s | %s | %s | %s |\n", $2, $3, $4, $5 }' "$rows"
+}
+
 table_of_sanitizers() {
   counts_by 1
   failures

@@ -214,6 +214,7 @@ class EmulatedDevice final : public Device {
   }
 
   absl::StatusOr<std::byte*> Allocate(int64_t bytes) override {
+    if (state_->faults->before_allocate) state_->faults->before_allocate();
     const std::lock_guard lock(state_->mutex);
     Faults& faults = *state_->faults;
     if (faults.allocated + bytes > faults.memory ||

@@ -30,9 +30,10 @@ struct Faults {
   std::atomic<int64_t> queues_behind = 0;
   /// Marks that were reached.
   std::atomic<int64_t> marks = 0;
-  /// Called, where set, before memory is freed: a real device waits there for
-  /// what runs. To be set while nothing frees any.
+  /// Called, where set, before memory is freed or allocated: a real device
+  /// waits there for what runs. To be set while nothing does so.
   std::function<void()> before_free = nullptr;
+  std::function<void()> before_allocate = nullptr;
   /// Whether there is no cuBLAS.
   std::atomic<bool> without_gemm = false;
   /// Whether allocations lie edge to edge, each behind the last one, as a real

@@ -39,9 +39,12 @@ class CudaBackendTest : public ::testing::Test {
     std::string backend = "cuda_test";
     std::function<void()> on_tile = nullptr;
     // Without costs, it comes first.
-    std::function<absl::StatusOr<BackendCost>(const Backend&, WorkerPool&)>
+    std::function<absl::StatusOr<BackendCost>(const Backend&, WorkerPool&,
+                                              std::chrono::milliseconds)>
         measure_cost = nullptr;
+    std::chrono::milliseconds patience = std::chrono::hours(1);
     int64_t launches_of_the_last = std::numeric_limits<int64_t>::max();
+    const char* hangs_in = nullptr;  // of the last one too
   };
 
   void Start(const Options& options) {
@@ -54,11 +57,13 @@ class CudaBackendTest : public ::testing::Test {
       devices.push_back(cuda::MakeEmulatedDevice(properties, faults_.back()));
     }
     faults_.back()->launches_left = options.launches_of_the_last;
+    faults_.back()->hangs_in = options.hangs_in;
     EngineOptions engine;
     engine.threads = 2;
     engine.backend = options.backend;
     engine.on_tile = options.on_tile;
     engine.measure_cost = options.measure_cost;
+    engine.self_check_patience = options.patience;
     engine.on_self_check = [this](absl::string_view backend) {
       checked_ = static_cast<std::string>(backend);
     };
@@ -78,6 +83,10 @@ class CudaBackendTest : public ::testing::Test {
   absl::StatusOr<Results> RunProblem() {
     return RunOn(*engine_, owned_.problem);
   }
+
+  // Before looks are counted: while the device is asked for memory, a job is
+  // looked at as often as that takes.
+  void HaveMemory() { ASSERT_THAT(RunProblem().status(), IsOk()); }
 
   // Runs the problem into a job of its own.
   AttentionJob RunJob(const std::stop_token& stop = {},

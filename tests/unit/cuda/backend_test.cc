@@ -137,6 +137,7 @@ TEST_F(CudaBackendTest, BeforeALaunchAStopMayBeRequested) {
   std::stop_source stop;
   int64_t launches = 0;
   Start({.plan = {.slice_bytes = 1}});
+  HaveMemory();
   const AttentionJob job = RunJob(stop.get_token(), [&] {
     if (++launches == 3) stop.request_stop();
   });

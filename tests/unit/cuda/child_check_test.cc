@@ -113,8 +113,9 @@ TEST_F(ChildCheckTest, APluginThatDoesNotLoadIsForWhoeverOpensIt) {
   EXPECT_THAT(CheckInChild(folder + "/none.so", kPatient).status, IsOk());
 }
 
-std::unique_ptr<Engine> MakeEngine() {
+std::unique_ptr<Engine> MakeEngine(const std::string& backend = "auto") {
   EngineOptions options;
+  options.backend = backend;
   options.threads = 1;
   options.cuda_plugin = ATTENTION_EMULATED_PLUGIN;
   options.self_check_patience = kPatient;
@@ -130,6 +131,15 @@ TEST_F(ChildCheckTest, AutoGoesOnWithoutTheKernelsThatFault) {
   EXPECT_THAT(MessageOf(engine->unused()[0].reason),
               AllOf(HasSubstr("sm_90 (emulated)"),
                     HasSubstr("the check was ended by SIGABRT")));
+}
+
+// The log has what is not used.
+TEST_F(ChildCheckTest, ABackendThatIsNamedTellsThatThereIsNoCublasUnchecked) {
+  Break(kWithoutGemm, "");
+  const std::unique_ptr<Engine> engine = MakeEngine("cuda");
+  ASSERT_EQ(engine->unused().size(), 1U);
+  EXPECT_EQ(engine->unused()[0].name, "cuda's cublas_gemm");
+  EXPECT_EQ(MessageOf(engine->unused()[0].reason), "emulated: no cuBLAS");
 }
 
 TEST_F(ChildCheckTest, AutoGoesOnWithoutADeviceThatFaults) {

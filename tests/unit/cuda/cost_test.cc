@@ -2,7 +2,9 @@
 
 #include "core/cost.h"
 
+#include <chrono>
 #include <string>
+#include <vector>
 
 #include "core/engine.h"
 #include "gmock/gmock.h"
@@ -16,7 +18,8 @@ namespace {
 using CostTest = CudaBackendTest;
 
 // Of a device far away, which computes ten times as fast.
-absl::StatusOr<BackendCost> MadeUp(const Backend& backend, WorkerPool&) {
+absl::StatusOr<BackendCost> MadeUp(const Backend& backend, WorkerPool&,
+                                   std::chrono::milliseconds) {
   if (backend.name() == "cuda_test") {
     return BackendCost{
         .of_problem = 30'000, .of_multiply_add = 0.01, .of_byte = 0.1};
@@ -46,7 +49,49 @@ TEST_F(CostTest, WorkAndBytesFollowFromExtents) {
   const BackendCost cost = {
       .of_problem = 3, .of_multiply_add = 2, .of_byte = 0.5};
   EXPECT_EQ(cost.Of(problems, backend),
-            2 * (3 + 2 * Work(valid) + Bytes(valid, backend) / 2));
+            3 + 2 * (2 * Work(valid) + Bytes(valid, backend) / 2));
+}
+
+// A device computes 64 of them in one launch; weights are computed alone.
+TEST_F(CostTest, WhatSharesALaunchCountsOnce) {
+  const OwnedProblem owned = Square(1);
+  const ValidatedProblem shares = Validate(owned.problem).value();
+  ValidatedProblem alone = shares;
+  alone.wanted.weights = true;
+  Start({});
+  const Backend& backend = *engine_->backends()[0];
+  std::vector<const ValidatedProblem*> problems(64, &shares);
+  EXPECT_EQ(backend.CountLaunches(problems), 1);
+  problems.resize(67, &alone);
+  EXPECT_EQ(backend.CountLaunches(problems), 1 + 3);
+}
+
+TEST_F(CostTest, ALaunchTakesWhatItHasRoomFor) {
+  const OwnedProblem owned = Square(64);
+  const ValidatedProblem valid = Validate(owned.problem).value();
+  Start({.plan = {.launch_bytes = int64_t{2} * 4 * 64 * 64 * 4 + 4096}});
+  const std::vector<const ValidatedProblem*> problems(6, &valid);
+  EXPECT_EQ(engine_->backends()[0]->CountLaunches(problems), 3);
+}
+
+// Each takes the CPU 7 us. A device takes 30 for any launch, and 3 for each.
+TEST_F(CostTest, AutoTakesADeviceForManyEntriesOfOneLaunch) {
+  if (BackendNames().size() < 4) GTEST_SKIP() << "no kernels for this machine";
+  Start({.backend = "auto", .measure_cost = MadeUp});
+  const OwnedProblem owned = Square(20);
+  const ValidatedProblem valid = Validate(owned.problem).value();
+  std::vector<Tensor> outputs;
+  std::vector<AttentionJob> jobs(64);
+  for (AttentionJob& job : jobs) {
+    outputs.push_back(
+        Tensor::Create(DataType::kFloat32, valid.output_shape).value());
+    job.problem = &valid;
+    job.outputs.output = outputs.back().mutable_view();
+  }
+  EXPECT_THAT(engine_->Run(absl::MakeSpan(jobs)), IsOk());
+  EXPECT_EQ(jobs[0].backend, "cuda_test");
+  EXPECT_THAT(engine_->Run(absl::MakeSpan(jobs).first(1)), IsOk());
+  EXPECT_EQ(jobs[0].backend, "cpu");
 }
 
 TEST_F(CostTest, AutoTakesTheOneThatShouldBeDoneFirst) {
@@ -128,6 +173,23 @@ TEST_F(CostTest, ADeviceThatCannotBeMeasuredIsNotUsed) {
   EXPECT_THAT(unused.reason,
               StatusIs(absl::StatusCode::kResourceExhausted,
                        ::testing::HasSubstr("the limit of 1000")));
+  EXPECT_NE(RunJob().backend, "cuda_test");
+}
+
+// As one that passed its self check, and hangs at a problem that is larger.
+TEST_F(CostTest, ADeviceThatHangsWhileItIsMeasuredIsNotUsed) {
+  Start({.stop_grace = std::chrono::nanoseconds(0),
+         .backend = "auto",
+         .measure_cost = MeasureCost,
+         .patience = std::chrono::milliseconds(50),
+         .hangs_in = "attend"});
+  const UnusedBackend& unused = engine_->unused().back();
+  EXPECT_EQ(unused.name, "cuda_test");
+  EXPECT_THAT(
+      unused.reason,
+      StatusIs(absl::StatusCode::kDeadlineExceeded,
+               ::testing::AllOf(::testing::HasSubstr("measure its costs"),
+                                ::testing::HasSubstr("within 50 ms"))));
   EXPECT_NE(RunJob().backend, "cuda_test");
 }
 

@@ -73,9 +73,9 @@ class DevicePagesTest : public ::testing::Test {
   std::latch ended_{1};
   const std::shared_ptr<cuda::Faults> faults_ =
       std::make_shared<cuda::Faults>();
-  const std::unique_ptr<cuda::Device> device_ =
+  const std::shared_ptr<cuda::Device> device_ =
       cuda::MakeEmulatedDevice(cuda::EmulatedProperties(), faults_);
-  cuda::MemoryPool pool_{*device_, 4 * kMiB};
+  cuda::MemoryPool pool_{device_, 4 * kMiB};
   cuda::DevicePages pages_{pool_};
 };
 

@@ -135,6 +135,8 @@ TEST_F(CudaEntriesTest, AStopIsForAllOfThem) {
       MakePackedProblem(Spec(), Steps(3, 700), TestSeed());
   const ValidatedBatch batch = ValidateBatch(all.packed.problem).value();
   Results results = UnwrittenResults(all.packed.problem.wanted, batch).value();
+  // So that memory is at hand, for which jobs are looked at, too.
+  ASSERT_THAT(RunOn(*engine_, all.packed.problem).status(), IsOk());
   std::stop_source stop;
   int64_t looks = 0;
   std::vector<AttentionJob> jobs(3);

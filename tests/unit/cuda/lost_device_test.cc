@@ -103,6 +103,7 @@ TEST_F(LostDeviceTest, TheOtherDeviceTakesOverFromALostOne) {
 
 TEST_F(LostDeviceTest, ADeviceThatDoesNotStopIsGivenUp) {
   Start({.stop_grace = std::chrono::nanoseconds(0)});
+  HaveMemory();
   faults_[0]->hangs_in = "attend";
   std::stop_source stop;
   int looks = 0;
@@ -126,6 +127,7 @@ TEST_F(LostDeviceTest, ADeviceIsGivenFewBandsOfProductsAtOnce) {
                        TestSeed());
   Start({.plan = {.least_gemm_elements = 1, .score_bytes = 1, .slice_work = 1},
          .stop_grace = std::chrono::nanoseconds(0)});
+  HaveMemory();
   faults_[0]->hangs_in = "softmax_rows";
   std::stop_source stop;
   int looks = 0;
@@ -141,6 +143,7 @@ TEST_F(LostDeviceTest, ADeviceIsGivenUpInSlicesToo) {
   owned_ = MakeProblem({.batch = 6, .query_length = 9}, TestSeed());
   Start(
       {.plan = {.slice_bytes = 1}, .stop_grace = std::chrono::nanoseconds(0)});
+  HaveMemory();
   faults_[0]->hangs_in = "attend";
   std::stop_source stop;
   int looks = 0;
@@ -155,6 +158,7 @@ TEST_F(LostDeviceTest, ADeviceIsGivenUpInSlicesToo) {
 // come before its launches.
 TEST_F(LostDeviceTest, ADeviceThatIsBusyWithOthersIsNotGivenUp) {
   Start({.stop_grace = std::chrono::nanoseconds(0)});
+  HaveMemory();
   faults_[0]->queues_in = "attend";
   faults_[0]->queues_behind = 10;
   std::stop_source stop;
@@ -192,6 +196,7 @@ TEST(WatchTest, ADeviceThatGoesOnWithOthersAloneIsGivenUpInTheEnd) {
 
 TEST_F(LostDeviceTest, ADeviceThatWasGivenUpComputesNothing) {
   Start({.stop_grace = std::chrono::nanoseconds(0), .backend = "auto"});
+  HaveMemory();
   faults_[0]->hangs_in = "attend";
   std::stop_source stop;
   int looks = 0;

@@ -28,13 +28,13 @@ constexpr int64_t kMiB = int64_t{1} << 20;
 class MemoryPoolTest : public ::testing::Test {
  protected:
   std::shared_ptr<Faults> faults_ = std::make_shared<Faults>();
-  std::unique_ptr<Device> device_ =
+  std::shared_ptr<Device> device_ =
       MakeEmulatedDevice(EmulatedProperties(), faults_);
   std::stop_source stop_;
 };
 
 TEST_F(MemoryPoolTest, KeepsWhatAJobGivesBackForTheNext) {
-  MemoryPool pool(*device_, 100 * kMiB);
+  MemoryPool pool(device_, 100 * kMiB);
   std::byte* first = nullptr;
   {
     ASSERT_OK_AND_ASSIGN(const auto block, pool.Take(kMiB, stop_.get_token()));
@@ -48,7 +48,7 @@ TEST_F(MemoryPoolTest, KeepsWhatAJobGivesBackForTheNext) {
 }
 
 TEST_F(MemoryPoolTest, ABlockThatIsFarTooLargeIsNotTaken) {
-  MemoryPool pool(*device_, 100 * kMiB);
+  MemoryPool pool(device_, 100 * kMiB);
   { ASSERT_OK_AND_ASSIGN(auto block, pool.Take(50 * kMiB, stop_.get_token())); }
   ASSERT_OK_AND_ASSIGN(const auto block, pool.Take(kMiB, stop_.get_token()));
   EXPECT_EQ(block.bytes(), kMiB);
@@ -56,7 +56,7 @@ TEST_F(MemoryPoolTest, ABlockThatIsFarTooLargeIsNotTaken) {
 }
 
 TEST_F(MemoryPoolTest, WhatIsKeptMakesRoomForWhatIsNeeded) {
-  MemoryPool pool(*device_, 100 * kMiB);
+  MemoryPool pool(device_, 100 * kMiB);
   { ASSERT_OK_AND_ASSIGN(auto block, pool.Take(30 * kMiB, stop_.get_token())); }
   ASSERT_OK_AND_ASSIGN(const auto block,
                        pool.Take(90 * kMiB, stop_.get_token()));
@@ -64,7 +64,7 @@ TEST_F(MemoryPoolTest, WhatIsKeptMakesRoomForWhatIsNeeded) {
 }
 
 TEST_F(MemoryPoolTest, MoreThanTheLimitIsRefusedWithBothNumbers) {
-  MemoryPool pool(*device_, 10 * kMiB);
+  MemoryPool pool(device_, 10 * kMiB);
   const absl::Status status =
       pool.Take(10 * kMiB + 1, stop_.get_token()).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
@@ -75,13 +75,13 @@ TEST_F(MemoryPoolTest, MoreThanTheLimitIsRefusedWithBothNumbers) {
 }
 
 TEST_F(MemoryPoolTest, ALimitThatIsNoWholeNumberOfGranulesCanBeTaken) {
-  MemoryPool pool(*device_, kMiB + 100);
+  MemoryPool pool(device_, kMiB + 100);
   EXPECT_THAT(pool.Take(kMiB + 100, stop_.get_token()).status(), IsOk());
 }
 
 TEST_F(MemoryPoolTest, ADeviceThatIsFullIsTold) {
   faults_->memory = 5 * kMiB;
-  MemoryPool pool(*device_, 10 * kMiB);
+  MemoryPool pool(device_, 10 * kMiB);
   const absl::Status status = pool.Take(8 * kMiB, stop_.get_token()).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(static_cast<std::string>(status.message()),
@@ -90,14 +90,14 @@ TEST_F(MemoryPoolTest, ADeviceThatIsFullIsTold) {
 
 TEST_F(MemoryPoolTest, WhatIsKeptIsGivenBackToADeviceThatIsFull) {
   faults_->memory = 9 * kMiB;
-  MemoryPool pool(*device_, 20 * kMiB);
+  MemoryPool pool(device_, 20 * kMiB);
   { ASSERT_OK_AND_ASSIGN(auto block, pool.Take(3 * kMiB, stop_.get_token())); }
   EXPECT_THAT(pool.Take(8 * kMiB, stop_.get_token()).status(), IsOk());
 }
 
 TEST_F(MemoryPoolTest, TheDefaultIsAShareOfWhatIsFree) {
   faults_->memory = 100 * kMiB;
-  MemoryPool pool(*device_, std::nullopt);
+  MemoryPool pool(device_, std::nullopt);
   EXPECT_EQ(pool.limit(), std::nullopt);
   EXPECT_THAT(pool.Take(80 * kMiB, stop_.get_token()).status(), IsOk());
   EXPECT_EQ(pool.Take(81 * kMiB, stop_.get_token()).status().code(),
@@ -106,7 +106,7 @@ TEST_F(MemoryPoolTest, TheDefaultIsAShareOfWhatIsFree) {
 }
 
 TEST_F(MemoryPoolTest, AJobWaitsForTheMemoryOfAnother) {
-  MemoryPool pool(*device_, 10 * kMiB);
+  MemoryPool pool(device_, 10 * kMiB);
   auto first = pool.Take(8 * kMiB, stop_.get_token());
   ASSERT_THAT(first.status(), IsOk());
   std::latch begun(1);
@@ -122,7 +122,7 @@ TEST_F(MemoryPoolTest, AJobWaitsForTheMemoryOfAnother) {
 }
 
 TEST_F(MemoryPoolTest, AJobThatWaitsCanBeStopped) {
-  MemoryPool pool(*device_, 10 * kMiB);
+  MemoryPool pool(device_, 10 * kMiB);
   const auto first = pool.Take(8 * kMiB, std::stop_token());
   ASSERT_THAT(first.status(), IsOk());
   absl::Status second;
@@ -135,7 +135,7 @@ TEST_F(MemoryPoolTest, AJobThatWaitsCanBeStopped) {
 
 // As where it has computed for too long.
 TEST_F(MemoryPoolTest, AJobThatWaitsIsLookedAt) {
-  MemoryPool pool(*device_, 10 * kMiB);
+  MemoryPool pool(device_, 10 * kMiB);
   ASSERT_OK_AND_ASSIGN(const auto first, pool.Take(8 * kMiB, {}));
   const auto look = [&] { stop_.request_stop(); };
   EXPECT_EQ(pool.Take(8 * kMiB, stop_.get_token(), look).status().code(),
@@ -146,7 +146,7 @@ TEST_F(MemoryPoolTest, AJobThatWaitsIsLookedAt) {
 TEST_F(MemoryPoolTest, BlocksAreGivenBackWhileTheDeviceFreesOthers) {
   std::counting_semaphore<> frees(0);
   std::latch ended(1);
-  MemoryPool pool(*device_, 10 * kMiB);
+  MemoryPool pool(device_, 10 * kMiB);
   auto lent = pool.Take(kMiB, stop_.get_token());
   ASSERT_THAT(lent.status(), IsOk());
   { ASSERT_OK_AND_ASSIGN(auto kept, pool.Take(8 * kMiB, stop_.get_token())); }
@@ -167,12 +167,70 @@ TEST_F(MemoryPoolTest, BlocksAreGivenBackWhileTheDeviceFreesOthers) {
   EXPECT_THAT(taken.get(), IsOk());
 }
 
+// Nobody else asks whether it has computed for too long.
+TEST_F(MemoryPoolTest, AJobThatWaitsForTheDeviceToFreeIsLookedAt) {
+  std::latch ended(1);
+  MemoryPool pool(device_, 10 * kMiB);
+  { ASSERT_OK_AND_ASSIGN(auto kept, pool.Take(8 * kMiB, {})); }
+  faults_->before_free = [&] { ended.wait(); };
+  const auto look = [&] { stop_.request_stop(); };
+  EXPECT_EQ(pool.Take(9 * kMiB, stop_.get_token(), look).status().code(),
+            absl::StatusCode::kCancelled);
+  ended.count_down();
+  EXPECT_THAT(pool.Take(9 * kMiB, {}).status(), IsOk());
+}
+
+TEST_F(MemoryPoolTest, AJobThatWaitsForTheDeviceToAllocateIsLookedAt) {
+  std::latch ended(1);
+  MemoryPool pool(device_, 10 * kMiB);
+  std::optional<MemoryPool::Block> lent = pool.Take(kMiB, {}).value();
+  faults_->before_allocate = [&] { ended.wait(); };
+  // Another one's memory comes back meanwhile.
+  const auto look = [&] {
+    lent.reset();
+    stop_.request_stop();
+  };
+  EXPECT_EQ(pool.Take(9 * kMiB, stop_.get_token(), look).status().code(),
+            absl::StatusCode::kCancelled);
+  EXPECT_FALSE(lent);
+  ended.count_down();
+}
+
+TEST_F(MemoryPoolTest, WhatTheDeviceAllocatesTooLateIsKeptForTheNext) {
+  std::latch ended(1);
+  MemoryPool pool(device_, 10 * kMiB);
+  faults_->before_allocate = [&] { ended.wait(); };
+  const auto look = [&] { stop_.request_stop(); };
+  EXPECT_FALSE(pool.MakeRoom(9 * kMiB, stop_.get_token(), look));
+  ended.count_down();
+  // It counts as lent until it is there.
+  ASSERT_OK_AND_ASSIGN(const auto block, pool.Take(9 * kMiB, {}));
+  EXPECT_EQ(faults_->allocated, 9 * kMiB);
+  EXPECT_EQ(pool.bytes_held(), 9 * kMiB);
+}
+
+// What hangs there is never done.
+TEST_F(MemoryPoolTest, ALostDeviceIsNotWaitedForInTheEnd) {
+  const auto ended = std::make_shared<std::latch>(1);
+  {
+    MemoryPool pool(device_, 10 * kMiB);
+    { ASSERT_OK_AND_ASSIGN(auto kept, pool.Take(8 * kMiB, {})); }
+    faults_->before_free = [ended] { ended->wait(); };
+    const auto look = [&] { stop_.request_stop(); };
+    EXPECT_FALSE(pool.MakeRoom(9 * kMiB, stop_.get_token(), look));
+    ASSERT_OK_AND_ASSIGN(const auto stream, device_->NewStream());
+    faults_->launches_left = 0;
+    EXPECT_FALSE(stream->Launched("attend", 0).ok());
+  }
+  ended->count_down();
+}
+
 // The device has it until it is free: another one would find it full.
 TEST_F(MemoryPoolTest, AJobWaitsForMemoryThatIsBeingFreed) {
   std::counting_semaphore<> frees(0);
   std::latch ended(1);
   faults_->memory = 10 * kMiB;
-  MemoryPool pool(*device_, 10 * kMiB);
+  MemoryPool pool(device_, 10 * kMiB);
   { ASSERT_OK_AND_ASSIGN(auto kept, pool.Take(9 * kMiB, stop_.get_token())); }
   faults_->before_free = [&] {
     frees.release();
@@ -194,7 +252,7 @@ TEST_F(MemoryPoolTest, AJobWaitsForMemoryThatIsBeingFreed) {
 TEST_F(MemoryPoolTest, AJobTakesWhatComesBackWhileTheDeviceFreesOthers) {
   std::counting_semaphore<> frees(0);
   std::latch ended(1);
-  MemoryPool pool(*device_, 10 * kMiB);
+  MemoryPool pool(device_, 10 * kMiB);
   std::optional<MemoryPool::Block> lent = pool.Take(3 * kMiB, {}).value();
   { ASSERT_OK_AND_ASSIGN(auto kept, pool.Take(6 * kMiB, {})); }
   faults_->before_free = [&] {
@@ -217,7 +275,7 @@ TEST_F(MemoryPoolTest, AJobTakesWhatComesBackWhileTheDeviceFreesOthers) {
 TEST_F(MemoryPoolTest, AJobThatWaitsForOthersToMakeRoomCanBeStopped) {
   std::counting_semaphore<> frees(0);
   std::latch ended(1);
-  MemoryPool pool(*device_, 10 * kMiB);
+  MemoryPool pool(device_, 10 * kMiB);
   { ASSERT_OK_AND_ASSIGN(auto kept, pool.Take(9 * kMiB, {})); }
   faults_->before_free = [&] {
     frees.release();
@@ -235,7 +293,7 @@ TEST_F(MemoryPoolTest, AJobThatWaitsForOthersToMakeRoomCanBeStopped) {
 
 TEST_F(MemoryPoolTest, EverythingGoesBackToTheDeviceInTheEnd) {
   {
-    MemoryPool pool(*device_, 100 * kMiB);
+    MemoryPool pool(device_, 100 * kMiB);
     ASSERT_OK_AND_ASSIGN(auto a, pool.Take(3 * kMiB, stop_.get_token()));
     ASSERT_OK_AND_ASSIGN(auto b, pool.Take(5 * kMiB, stop_.get_token()));
   }

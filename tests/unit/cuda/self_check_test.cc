@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "core/self_check_cases.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/gpu/instance_cases.h"
@@ -129,6 +130,21 @@ TEST_F(CudaSelfCheckTest, AutoUsesAnExperimentalOneThatAgreesInEveryInstance) {
               ::testing::IsSupersetOf({"fp16_wgmma", "bf16_wgmma"}));
   ExpectInstances(recorder.by_hopper(), "attend_wgmma");
   ExpectInstances(recorder.by_hopper(), "attend_mma");
+}
+
+// What only several calls at once may spoil is another for each of them.
+TEST(SelfCheckCasesTest, EveryKindOfKernelIsComputedAtOnceWithOthers) {
+  cuda::DeviceProperties hopper = cuda::EmulatedProperties();
+  hopper.wgmma = true;
+  std::set<std::string> kernels;
+  for (const SelfCheckCase& made : SelfCheckCases()) {
+    if (!made.at_once()) continue;
+    const ValidatedProblem valid = Validate(made.problem()).value();
+    kernels.emplace(cuda::MakePlan(valid, hopper).kernel);
+  }
+  EXPECT_THAT(kernels, ::testing::IsSupersetOf({"fp32_tiles", "cublas_gemm",
+                                                "fp16_mma", "bf16_mma",
+                                                "fp16_wgmma", "bf16_wgmma"}));
 }
 
 TEST_F(CudaSelfCheckTest, AutoPrefersOneThatIsNot) {

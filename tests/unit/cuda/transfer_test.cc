@@ -48,10 +48,11 @@ class TransferTest : public ::testing::Test {
   }
 
   // To the device and back.
-  void ExpectArrives(const std::vector<uint32_t>& sent) {
+  void ExpectArrives(const std::vector<uint32_t>& sent,
+                     WorkerPool* workers = nullptr) {
     const auto bytes = static_cast<int64_t>(sent.size() * 4);
     const DeviceMemory memory(*device_, bytes);
-    Uploader uploader(*stream_);
+    Uploader uploader(*stream_, workers);
     uploader.Begin(memory.data());
     uploader.Append(sent.data(), bytes);
     ASSERT_THAT(uploader.Finish(), IsOk());
@@ -138,6 +139,38 @@ std::vector<uint32_t> LargeTensor() {
 
 TEST_F(TransferTest, TensorsLargerThanTheStagingBuffersArrive) {
   ExpectArrives(LargeTensor());
+}
+
+// Around the size from which they take part, and with pieces that end in the
+// middle of an element.
+TEST_F(TransferTest, WorkersFillTheStagingBuffersAsOneDoes) {
+  WorkerPool workers(3);
+  const std::vector<uint32_t> large = LargeTensor();
+  for (const int64_t bytes :
+       {kLeastShared - 4, kLeastShared, kLeastShared + 4,
+        Stream::kBufferBytes - 4, Stream::kBufferBytes + 4,
+        2 * Stream::kBufferBytes + kLeastShared + 12}) {
+    ExpectArrives({large.begin(), large.begin() + bytes / 4}, &workers);
+  }
+}
+
+// Rows that end beyond a worker's piece, and of which the last piece has few.
+TEST_F(TransferTest, WorkersGatherRowsAsOneDoes) {
+  WorkerPool workers(3);
+  const std::vector<uint32_t> sent = LargeTensor();
+  for (const int64_t width : {1, 3, 65, 1000}) {
+    const auto rows = static_cast<int64_t>(sent.size()) / (width + 2);
+    TensorView view =
+        ContiguousView(DataType::kFloat32, {rows, width}, sent.data());
+    view.strides[0] = 4 * (width + 2);
+    const DeviceMemory memory(*device_, rows * width * 4 + 4);
+    Uploader uploader(*stream_, &workers);
+    uploader.Begin(memory.data());
+    uploader.Append(sent.data(), 4);
+    uploader.AppendView(view);
+    ASSERT_THAT(uploader.Finish(), IsOk());
+    EXPECT_EQ(Fetch(memory.data() + 4, rows * width * 4), BytesOf(view));
+  }
 }
 
 TEST_F(TransferTest, PinnedMemoryIsCopiedInOnePiece) {
