@@ -195,6 +195,7 @@ bool MultipliesDigits(const ValidatedProblem& problem, const Kernels& kernels,
                       int64_t rows_per_group) {
   const int64_t width = std::max(problem.key_width, problem.value_width);
   return kernels.bf16 != nullptr && kernels.bf16->int8 != nullptr &&
+         std::holds_alternative<ScaledDotProduct>(problem.scoring) &&
          problem.key_type == DataType::kInt8 &&
          problem.query.type != DataType::kFloat32 &&
          rows_per_group <= kMostDigitRows && width <= kWidestBf16;

@@ -2,6 +2,7 @@
 
 #include <jemalloc/jemalloc.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -47,17 +48,24 @@ void GiveBackAtOnce() {
 // which gives them back once they are freed: every page of the next message
 // of that size would be faulted in anew. Without that arena (a threshold of 0)
 // every processor's keeps large blocks and cuts them up for small ones, which
-// takes more memory and spares fewer page faults. So it stays, and keeps as
-// long as the others.
+// takes more memory and spares fewer page faults. So it stays, and keeps them
+// for calls that follow at once. Small blocks cannot use what it keeps: for
+// longer it would double the memory of who sends large messages, then small.
+constexpr ssize_t kLargeDecay = 2000;  // milliseconds
+
 void KeepLargeBlocks() {
-  void* block = std::malloc(Get<size_t>("opt.oversize_threshold"));
+  const auto threshold = Get<size_t>("opt.oversize_threshold");
+  void* block = threshold == 0 ? nullptr : std::malloc(threshold);
+  if (block == nullptr) return;  // no such arena
   unsigned index = 0;
   size_t size = sizeof index;
-  mallctl("arenas.lookup", &index, &size, static_cast<void*>(&block),
-          sizeof block);
+  const int failed = mallctl("arenas.lookup", &index, &size,
+                             static_cast<void*>(&block), sizeof block);
   std::free(block);
+  if (failed != 0) return;
   const std::string arena = absl::StrCat("arena.", index);
-  Set(arena + ".dirty_decay_ms", Get<ssize_t>("arenas.dirty_decay_ms"));
+  Set(arena + ".dirty_decay_ms",
+      std::min(kLargeDecay, Get<ssize_t>("arenas.dirty_decay_ms")));
   // From this size on blocks go back at once, whatever the decay is.
   Set(arena + ".oversize_threshold", std::numeric_limits<size_t>::max());
 }

@@ -103,8 +103,9 @@ void TileMultiplyAddBytes(int sums, int rows, int columns) {
       float& to = TileOf(sums).rows[m][n];
       auto sum = std::bit_cast<int32_t>(to);
       for (int64_t k = 0; k < kRows; ++k) {
-        for (size_t i = 0; i < 4; ++i)
+        for (size_t i = 0; i < 4; ++i) {
           sum += quad(a, m, k)[i] * quad(b, k, n)[i];
+        }
       }
       to = std::bit_cast<float>(sum);
     }
@@ -209,12 +210,12 @@ float SumOfDigits(const int32_t* sums, int64_t step) {
   return sum;
 }
 
-void ScoresOfDigits(const int32_t* sums, const float* units, int64_t keys,
+void ScoresOfDigits(const int32_t* sums, const int* exponents, int64_t keys,
                     int64_t rows, float* to) {
   for (int64_t r = 0; r < rows; ++r) {
     for (int64_t k = 0; k < keys; ++k) {
       to[r * kScoreStride + k] =
-          units[r] * SumOfDigits(sums + k * 16 + r * kDigits, 1);
+          std::ldexp(SumOfDigits(sums + k * 16 + r * kDigits, 1), exponents[r]);
     }
   }
 }

@@ -127,7 +127,7 @@ struct Int8Operands {
   /// Of all queries, and how much those of kDigitRows of them take.
   const int8_t* query_digits;
   int64_t digits_of_rows;
-  const float* query_units;
+  const int* query_exponents;
   /// The digits are the queries, and products may take the scores' place.
   bool exact;
   unsigned char* key_room;

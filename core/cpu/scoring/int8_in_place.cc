@@ -18,13 +18,13 @@ Int8InPlace::Int8InPlace(const ValidatedProblem& problem, const Plan& plan,
       digits_of_rows_(CeilDivide(problem.key_width, kInt8Depth) * kDigitBytes),
       digits_(scratch.Take<int8_t>(CeilDivide(plan.row_block, kDigitRows) *
                                    digits_of_rows_)),
-      units_(scratch.Take<float>(plan.row_block)),
+      largest_(scratch.Take<float>(plan.row_block)),
+      exponents_(scratch.Take<int>(plan.row_block)),
       key_room_(scratch.Take<unsigned char>(
           kBf16Panel * RoundUp(problem.key_width, kInt8Depth))),
-      value_room_(
-          scratch.Take<unsigned char>(kWeightDigitBytes + kInt8ValueBytes)),
+      value_room_(scratch.Take<unsigned char>(Int8RoomBytes(plan.row_block))),
       sums_stride_(RoundUp(problem.value_width, kInt8Columns)),
-      sums_(scratch.Take<float>(kMaxMicroRows * sums_stride_)) {}
+      sums_(scratch.Take<float>(plan.row_block * sums_stride_)) {}
 
 void Int8InPlace::SetQueries(const BlockRows& rows,
                              const KeyRange& /*attended*/) {
@@ -34,10 +34,11 @@ void Int8InPlace::SetQueries(const BlockRows& rows,
                                     queries_ + row * stride_, stride_, stride_);
               });
   for (int64_t r = 0; r < rows.count(); ++r) {
-    units_[r] = kernels_.largest_magnitude(queries_ + r * stride_, stride_);
+    largest_[r] = kernels_.largest_magnitude(queries_ + r * stride_, stride_);
   }
-  exact_ = kernels_.bf16->int8->split_queries(
-      queries_, stride_, rows.count(), problem_.key_width, digits_, units_);
+  exact_ = kernels_.bf16->int8->split_queries(queries_, stride_, rows.count(),
+                                              problem_.key_width, largest_,
+                                              digits_, exponents_);
 }
 
 // A plan that decodes asks for SetInPlace alone.
@@ -53,7 +54,7 @@ void Int8InPlace::SetInPlace(TileArgs& args) {
   args.in_place.key_width = problem_.key_width;
   args.int8 = {.query_digits = digits_,
                .digits_of_rows = digits_of_rows_,
-               .query_units = units_,
+               .query_exponents = exponents_,
                .exact = exact_,
                .key_room = key_room_,
                .value_room = value_room_,

@@ -31,7 +31,8 @@ class Int8InPlace final : public Scoring {
   float* queries_;
   int64_t digits_of_rows_;
   int8_t* digits_;
-  float* units_;
+  float* largest_;  // of each query
+  int* exponents_;
   bool exact_ = false;
   // For the kernels.
   unsigned char* key_room_;

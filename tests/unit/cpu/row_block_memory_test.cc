@@ -18,6 +18,7 @@ struct Spec {
   DataType type = DataType::kFloat32;
   bool weights = false;
   bool gaussian = false;
+  bool decodes_int8 = false;
 };
 
 // Views without memory: planning reads none.
@@ -29,6 +30,16 @@ ValidatedProblem ProblemOf(const Spec& spec) {
   problem.query = view({1, 2, spec.length, spec.width});
   problem.key_value.push_back({view({1, 2, spec.length, spec.width}),
                                view({1, 2, spec.length, spec.width})});
+  if (spec.decodes_int8) {
+    problem.query = view({1, 16, 1, spec.width});
+    KeyValueBlock& block = problem.key_value[0];
+    block.key.type = block.value.type = DataType::kInt8;
+    block.key.strides = block.value.strides =
+        ContiguousView(DataType::kInt8, block.key.shape, nullptr).strides;
+    block.key_scale = block.value_scale =
+        ContiguousView(DataType::kFloat32, Shape{1, 2, spec.length}, nullptr);
+    block.scales_checked = true;
+  }
   problem.wanted.weights = spec.weights;
   if (spec.gaussian) problem.scoring = Gaussian{};
   return *Validate(problem);
@@ -59,6 +70,13 @@ TEST(RowBlockMemoryTest, StaysBelowTwoMebibytesAtAnyLength) {
             BytesOfBlock({.length = length, .width = width, .gaussian = true},
                          kernels),
             size_t{5} << 19)
+            << kernels.name << " " << length << " " << width;
+        EXPECT_LT(BytesOfBlock({.length = length,
+                                .width = width,
+                                .type = DataType::kBFloat16,
+                                .decodes_int8 = true},
+                               kernels),
+                  size_t{2} << 20)
             << kernels.name << " " << length << " " << width;
       }
     }

@@ -32,8 +32,8 @@ ATTENTION_PAIRS_INLINE __m512 Scaled(__m512 numbers, int exponent) {
 
 ATTENTION_PAIRS_INLINE bool SplitSixteen(const float* numbers, int exponent,
                                          int8_t* to) {
-  const __m512 scaled = Scaled(_mm512_loadu_ps(numbers), -exponent);
-  const __m512i whole = _mm512_cvtps_epi32(scaled);
+  const __m512 elements = _mm512_loadu_ps(numbers);
+  const __m512i whole = _mm512_cvtps_epi32(Scaled(elements, -exponent));
   // Of each four numbers, their first digits, their second ones and so on.
   const __m512i by_digit = _mm512_broadcast_i32x4(
       _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
@@ -45,8 +45,9 @@ ATTENTION_PAIRS_INLINE bool SplitSixteen(const float* numbers, int exponent,
   store(1, _mm512_extracti32x4_epi32(digits, 1));
   store(2, _mm512_extracti32x4_epi32(digits, 2));
   store(3, _mm512_extracti32x4_epi32(digits, 3));
-  // NaN is no whole number.
-  return _mm512_cmpeq_ps_mask(_mm512_cvtepi32_ps(whole), scaled) == 0xFFFF;
+  // Scaled back: what is too small for digits may have been lost on the way.
+  return _mm512_cmpeq_ps_mask(Scaled(_mm512_cvtepi32_ps(whole), exponent),
+                              elements) == 0xFFFF;
 }
 
 ATTENTION_PAIRS_INLINE int SplitWeights(const float* weights, int64_t count,
@@ -110,14 +111,10 @@ ATTENTION_PAIRS_INLINE __m512 FourKeys(const int32_t* sums, __m512 powers) {
 }
 
 ATTENTION_PAIRS_INLINE void ScoresOfDigits(const int32_t* sums,
-                                           const float* units, int64_t keys,
+                                           const int* exponents, int64_t keys,
                                            int64_t rows, float* to) {
-  const __m512 powers = _mm512_mul_ps(
-      _mm512_broadcast_f32x4(_mm_setr_ps(1, 0x1p8F, 0x1p16F, 0x1p24F)),
-      _mm512_permutexvar_ps(
-          _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3),
-          _mm512_maskz_loadu_ps(static_cast<__mmask16>((1 << rows) - 1),
-                                units)));
+  const __m512 powers =
+      _mm512_broadcast_f32x4(_mm_setr_ps(1, 0x1p8F, 0x1p16F, 0x1p24F));
   for (int64_t k = 0; k < keys; k += 16) {
     const __m512 a = FourKeys(sums + k * 16, powers);
     const __m512 b = FourKeys(sums + k * 16 + 64, powers);
@@ -128,10 +125,12 @@ ATTENTION_PAIRS_INLINE void ScoresOfDigits(const int32_t* sums,
                            _mm512_shuffle_f32x4(c, d, 0x88)};
     const __m512 odd[] = {_mm512_shuffle_f32x4(a, b, 0xDD),
                           _mm512_shuffle_f32x4(c, d, 0xDD)};
-    const auto store = [to, rows, k](int64_t row,
-                                     __m512 scores) ATTENTION_PAIRS {
-      if (row < rows) _mm512_storeu_ps(to + row * kScoreStride + k, scores);
-    };
+    const auto store = [to, exponents, rows, k](int64_t row, __m512 scores)
+                           ATTENTION_PAIRS {
+                             if (row >= rows) return;
+                             _mm512_storeu_ps(to + row * kScoreStride + k,
+                                              Scaled(scores, exponents[row]));
+                           };
     store(0, _mm512_shuffle_f32x4(even[0], even[1], 0x88));
     store(1, _mm512_shuffle_f32x4(odd[0], odd[1], 0x88));
     store(2, _mm512_shuffle_f32x4(even[0], even[1], 0xDD));

@@ -11,7 +11,7 @@
 //   kMaxTileKeys behind the one before, zeros up to whole steps; returns the
 //   unit's exponent
 //
-//   ScoresOfDigits(sums, units, keys, rows, to): sums of digits, 16 of each
+//   ScoresOfDigits(sums, exponents, keys, rows, to): sums of digits, 16 of each
 //   key, as up to kDigitRows rows of scores; `keys` is a multiple of 16
 //
 //   QuadElements(rows, count, left, to): 64 columns of four rows of values as
@@ -44,21 +44,20 @@ static_assert(kScaledWeightUnit == 0x1p-9F);
 int64_t StepsOf(int64_t width) { return (width + kInt8Depth - 1) / kInt8Depth; }
 
 ATTENTION_PAIRS bool SplitQueries(const float* queries, int64_t stride,
-                                  int64_t rows, int64_t width, int8_t* digits,
-                                  float* units) {
+                                  int64_t rows, int64_t width,
+                                  const float* largest, int8_t* digits,
+                                  int* exponents) {
   const int64_t bytes = StepsOf(width) * kDigitBytes;
   const int64_t groups = (rows + kDigitRows - 1) / kDigitRows;
   std::memset(digits, 0, static_cast<size_t>(groups * bytes));
   bool exact = true;
   for (int64_t r = 0; exact && r < rows; ++r) {
-    const int exponent = ExponentOfUnit(units[r]);
-    // The unit itself has to be a normal number.
-    exact = std::isfinite(units[r]) && exponent >= -126;
-    units[r] = std::ldexp(1.0F, exponent);
+    exact = std::isfinite(largest[r]);
+    exponents[r] = exact ? ExponentOfUnit(largest[r]) : 0;
     int8_t* const to =
         digits + r / kDigitRows * bytes + r % kDigitRows * kDigits * kDigits;
     for (int64_t i = 0; exact && i < width; i += 16) {
-      exact = SplitSixteen(queries + r * stride + i, exponent,
+      exact = SplitSixteen(queries + r * stride + i, exponents[r],
                            to + i / kDigits * kInt8Depth);
     }
   }
@@ -103,7 +102,7 @@ ATTENTION_TILES void ScorePanelOfBytes(const int8_t* digits,
   TileStore(1, sums + kTileFloats, kInt8Depth);
 }
 
-ATTENTION_PAIRS void ScoresOfBytes(const int8_t* digits, const float* units,
+ATTENTION_PAIRS void ScoresOfBytes(const int8_t* digits, const int* exponents,
                                    const Bf16Rows& keys, int64_t width,
                                    int64_t rows, unsigned char* room,
                                    float* scores) {
@@ -127,7 +126,7 @@ ATTENTION_PAIRS void ScoresOfBytes(const int8_t* digits, const float* units,
       ScorePanelOfBytes(digits, panel, steps, sums + first * kBf16RowTile);
     }
     digits += steps * kDigitBytes;
-    ScoresOfDigits(sums, units + r, padded,
+    ScoresOfDigits(sums, exponents + r, padded,
                    rows - r < kDigitRows ? rows - r : kDigitRows,
                    scores + r * kScoreStride);
   }
@@ -170,11 +169,10 @@ ATTENTION_PAIRS void SumsOfBytes(const float* weights, const Bf16Rows& values,
                                  int64_t width, int64_t rows,
                                  unsigned char* room, float* sums,
                                  int64_t stride) {
-  constexpr int64_t kGroupBytes = kDigits * kDigitRows * kMaxTileKeys;
   constexpr int64_t kStepBytes = 4 * kInt8TileBytes;
   auto* const digits = reinterpret_cast<int8_t*>(room);
-  unsigned char* const quads = room + kWeightDigitBytes;
   const int64_t groups = (rows + kDigitRows - 1) / kDigitRows;
+  unsigned char* const quads = room + groups * kWeightDigitBytes;
   int exponents[kMaxMicroRows];
   for (int64_t r = 0; r < rows; ++r) {
     exponents[r] = SplitWeights(weights + r * kScoreStride, values.count,
@@ -184,7 +182,7 @@ ATTENTION_PAIRS void SumsOfBytes(const float* weights, const Bf16Rows& values,
   // Sums of rows that are not there are not looked at.
   const int64_t split = rows * kDigits * kMaxTileKeys;
   std::memset(digits + split, 0,
-              static_cast<size_t>(groups * kGroupBytes - split));
+              static_cast<size_t>(groups * kWeightDigitBytes - split));
   // Tiles of the other of two places may still be loaded from; where there are
   // more rows, all of the columns are kept for them.
   const int64_t places = groups > 1 ? kMaxTileKeys / kInt8Depth : 2;
@@ -195,7 +193,7 @@ ATTENTION_PAIRS void SumsOfBytes(const float* weights, const Bf16Rows& values,
       for (int64_t k = 0; k < values.count; k += kInt8Depth) {
         unsigned char* const to = quads + k / kInt8Depth % places * kStepBytes;
         if (g == 0) QuadColumns(values, k, column, width - column, to);
-        AddQuads(digits + g * kGroupBytes + k, to);
+        AddQuads(digits + g * kWeightDigitBytes + k, to);
       }
       StoreFour(tiles);
       for (int64_t r = g * kDigitRows; r < rows && r < (g + 1) * kDigitRows;

@@ -26,7 +26,7 @@ HWY_INLINE void ScoreInt8InPlace(const TileArgs& args, int64_t first_row,
   const InPlaceOperands& operands = args.in_place;
   args.bf16.products->int8->scores(
       int8.query_digits + first_row / kDigitRows * int8.digits_of_rows,
-      int8.query_units + first_row,
+      int8.query_exponents + first_row,
       RowsInPlace(operands, args.keys, columns, operands.keys,
                   operands.key_width, nullptr),
       operands.key_width, rows, int8.key_room, args.scores + columns.first);

@@ -32,23 +32,25 @@ class Int8InPlaceTest : public ::testing::TestWithParam<NamedInPlace> {
           digits(static_cast<size_t>(RoundedUp(count, kDigitRows) / kDigitRows *
                                      RoundedUp(width, kInt8Depth) / kInt8Depth *
                                      kDigitBytes)),
-          units(static_cast<size_t>(count)) {
+          exponents(static_cast<size_t>(count)) {
+      Floats largest(static_cast<size_t>(count));
       for (int64_t r = 0; r < count; ++r) {
-        float& largest = units[static_cast<size_t>(r)];
+        float& most = largest[static_cast<size_t>(r)];
         for (int64_t i = 0; i < width; ++i) {
           const float element = rows[static_cast<size_t>(r * width + i)];
           queries[static_cast<size_t>(r * stride + i)] = element;
-          largest = std::max(largest, std::abs(element));
+          most = std::max(most, std::abs(element));
         }
       }
       exact = products.split_queries(queries.data(), stride, count, width,
-                                     digits.data(), units.data());
+                                     largest.data(), digits.data(),
+                                     exponents.data());
     }
 
     int64_t stride;
     Floats queries;
     std::vector<int8_t> digits;
-    Floats units;
+    std::vector<int> exponents;
     bool exact;
   };
 
@@ -76,8 +78,9 @@ class Int8InPlaceTest : public ::testing::TestWithParam<NamedInPlace> {
     Floats found(static_cast<size_t>((rows + 1) * kScoreStride), kUntouched);
     std::vector<const unsigned char*> places;
     unit_.begin();
-    products_.scores(split.digits.data(), split.units.data(), keys.Of(places),
-                     keys.width, rows, room.data(), found.data());
+    products_.scores(split.digits.data(), split.exponents.data(),
+                     keys.Of(places), keys.width, rows, room.data(),
+                     found.data());
     unit_.end();
     for (int64_t r = 0; r < rows; ++r) {
       for (int64_t k = 0; k < keys.count; ++k) {
@@ -120,8 +123,7 @@ class Int8InPlaceTest : public ::testing::TestWithParam<NamedInPlace> {
         most = std::max(most, double{weight});
       }
     }
-    std::vector<unsigned char> room(
-        static_cast<size_t>(kWeightDigitBytes + kInt8ValueBytes));
+    std::vector<unsigned char> room(static_cast<size_t>(Int8RoomBytes(rows)));
     Floats found(static_cast<size_t>((rows + 1) * stride), kUntouched);
     std::vector<const unsigned char*> places;
     unit_.begin();
@@ -151,7 +153,9 @@ class Int8InPlaceTest : public ::testing::TestWithParam<NamedInPlace> {
   }
   void CheckSums(int64_t rows, StoredRows& values) {
     Floats weights(static_cast<size_t>(rows * values.count));
-    for (float& weight : weights) weight = std::exp(3 * random_.Normal());
+    for (float& weight : weights) {
+      weight = static_cast<float>(std::exp(3 * random_.Normal()));
+    }
     CheckSums(weights, rows, values);
   }
 
@@ -207,13 +211,13 @@ TEST_P(Int8InPlaceTest, ScoresOfTheLargestNumbersThereAre) {
     }
   }
   for (const float element :
-       {-0x1p-97F, -1.0F, 0x1p-97F, 1.9921875F, 0x1p100F}) {
+       {-0x1.fep-119F, -1.0F, 0x1p-97F, 1.9921875F, 0x1p100F}) {
     CheckScores(Floats(1000, element), 1, keys);
   }
 }
 
 TEST_P(Int8InPlaceTest, QueriesAreExactAsFarAsTheirDigitsReach) {
-  const auto exact = [this](Floats row) {
+  const auto exact = [this](const Floats& row) {
     const auto width = static_cast<int64_t>(row.size());
     return Split(products_, row, 1, width).exact;
   };
@@ -225,7 +229,8 @@ TEST_P(Int8InPlaceTest, QueriesAreExactAsFarAsTheirDigitsReach) {
   Floats last(70, 1.0F);
   last.back() = 0x1.02p-30F;
   EXPECT_FALSE(exact(last));
-  EXPECT_FALSE(exact({0x1p-98F}));
+  EXPECT_FALSE(exact({0x1p110F, 0x1p-47F}));  // flushed where it is scaled
+  EXPECT_TRUE(exact({0x1.fep-119F, -0x1p-126F}));
   EXPECT_FALSE(exact({1.0F, std::numeric_limits<float>::infinity()}));
   EXPECT_FALSE(exact({std::nanf(""), 1.0F}));
 }
