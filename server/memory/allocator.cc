@@ -22,6 +22,11 @@ namespace {
 // little beside what the limit leaves free.
 constexpr int64_t kPlenty = int64_t{4} << 30;
 
+// Milliseconds for which large blocks are kept. Small blocks cannot use them:
+// who sends large messages and then small ones would need twice the memory for
+// as long.
+constexpr ssize_t kLargeDecay = 2000;
+
 template <typename Number>
 Number Get(const char* name) {
   Number number = 0;
@@ -49,10 +54,7 @@ void GiveBackAtOnce() {
 // of that size would be faulted in anew. Without that arena (a threshold of 0)
 // every processor's keeps large blocks and cuts them up for small ones, which
 // takes more memory and spares fewer page faults. So it stays, and keeps them
-// for calls that follow at once. Small blocks cannot use what it keeps: for
-// longer it would double the memory of who sends large messages, then small.
-constexpr ssize_t kLargeDecay = 2000;  // milliseconds
-
+// for calls that follow at once.
 void KeepLargeBlocks() {
   const auto threshold = Get<size_t>("opt.oversize_threshold");
   void* block = threshold == 0 ? nullptr : std::malloc(threshold);
