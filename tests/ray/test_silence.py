@@ -9,11 +9,17 @@ import pytest
 from at_nodes import actor_of, asked
 from waiting import stopped, wait_for_nodes, wait_until
 
-from attention_client import DeadlineExceededError
+from attention_client import DeadlineExceededError, UnavailableError
 from attention_client.ray import AttentionCluster, moving, node, watching
 
 HEADS, WIDTH, KEYS = 2, 16, 100
 MOST = 45  # seconds, docs/scaling.md says
+# As gRPC words it where nobody answers for a machine's address.
+NO_ROUTE = (
+    "failed to connect to all addresses; last error: UNKNOWN: ipv4:10.9.0.2:9: "
+    "connect: No route to host (113)"
+)
+RESET = "recvmsg:Connection reset by peer"
 
 
 def start(connect, replicas, normal):
@@ -110,6 +116,65 @@ def test_a_server_that_is_late_keeps_its_keys(silent, normal):
             node.Client.health = health
 
     assert not asked(cluster._map, look)
+
+
+@pytest.fixture
+def said(monkeypatch):
+    """said(outcomes): what answers() makes of them; how many it has waited for."""
+
+    def answers(*outcomes):
+        left = list(outcomes)
+
+        def health(client, **options):
+            outcome = left.pop(0)
+            if outcome is not None:
+                raise outcome
+            return "SERVING"
+
+        monkeypatch.setattr(node.Client, "health", health)
+        monkeypatch.setattr(node, "_PAUSE", 0)
+        result = node.answers("127.0.0.1:1", {})
+        return result, len(outcomes) - len(left)
+
+    return answers
+
+
+def test_a_machine_to_which_there_is_no_way_is_silent(said):
+    late, away = DeadlineExceededError("late"), UnavailableError(NO_ROUTE)
+    assert said(late, away, away) == (None, 3)
+
+
+def test_a_server_that_answers_after_a_reset_serves(said):
+    assert said(UnavailableError(RESET), None) == (True, 2)
+
+
+def test_a_machine_on_which_nobody_listens_says_so_at_once(monkeypatch):
+    monkeypatch.setattr(node, "_ASKED", 1 << 30)
+    assert node.answers("127.0.0.1:1", {}) is False
+
+
+def test_a_machine_that_nobody_can_reach_is_given_up(silent):
+    cluster, sequence = silent
+    victim, _ = first_and_second(cluster, sequence)
+
+    def look(of):
+        health, ask = node.Client.health, moving.ask
+
+        def away(client, **options):
+            raise UnavailableError(NO_ROUTE)
+
+        def late(actor, method, *arguments, **options):
+            if method == "serves":
+                raise DeadlineExceededError("late")
+            return ask(actor, method, *arguments, **options)
+
+        node.Client.health, moving.ask = away, late
+        try:
+            return of._watch.check(victim.node)
+        finally:
+            node.Client.health, moving.ask = health, ask
+
+    assert asked(cluster._map, look)
 
 
 @pytest.mark.long
