@@ -177,6 +177,74 @@ def test_a_machine_that_nobody_can_reach_is_given_up(silent):
     assert asked(cluster._map, look)
 
 
+def looked_at(cluster, failed, answers):
+    """Names of the nodes that stay where a call to a target fails.
+
+    answers: of each server by its target, one after another; its actor says nothing.
+    """
+
+    def look(of):
+        said, ask = watching.answers, moving.ask
+        left = {target: list(words) for target, words in answers.items()}
+
+        def silent(actor, method, *arguments, **options):
+            if method == "serves":
+                raise DeadlineExceededError("late")
+            return ask(actor, method, *arguments, **options)
+
+        def say(target, _):
+            return left[target].pop(0) if target in left else True
+
+        watching.answers, moving.ask, watching._LATE = say, silent, 0
+        try:
+            before = of._state.node_names()
+            of._watch.check_all(failed)
+            return before & of._state.node_names()
+        finally:
+            watching.answers, moving.ask = said, ask
+
+    return asked(cluster._map, look)
+
+
+def test_a_server_that_is_late_while_another_one_fails_keeps_its_keys(silent):
+    cluster, _ = silent
+    failed, late, other = cluster.nodes()
+    answers = {failed.target: [None], late.target: [None]}
+    left = looked_at(cluster, failed.target, answers)
+    assert left == {late.node, other.node}
+
+
+def test_a_server_that_is_late_once_explains_no_failure(silent):
+    cluster, _ = silent
+    late, *others = cluster.nodes()
+    left = looked_at(cluster, None, {late.target: [None, True]})
+    assert left == {late.node, *(one.node for one in others)}
+
+
+def test_a_server_that_stays_silent_explains_a_failure(silent):
+    cluster, _ = silent
+    gone, *others = cluster.nodes()
+    left = looked_at(cluster, None, {gone.target: [None, None]})
+    assert left == {one.node for one in others}
+
+
+def test_a_new_range_goes_past_a_silent_server(silent, normal):
+    cluster, sequence = silent
+    (first,) = sequence.describe().ranges
+    had = [replica.node for replica in first.replicas]
+    (third,) = (one for one in cluster.nodes() if one.node not in had)
+    rows = normal(HEADS, first.end, WIDTH), normal(HEADS, first.end, WIDTH)
+
+    def wait_for_ever(of):  # for a server that no call was for
+        watching._LATE = 3600
+        of._replicas.client(third.node).info()  # it is connected
+
+    asked(cluster._map, wait_for_ever)
+    with stopped(third.pid):
+        assert sequence.append(*rows) == KEYS + first.end
+        assert third.node not in cluster._ask("targets")
+
+
 @pytest.mark.long
 def test_an_append_goes_on_as_soon_as_the_guide_says(ray_cluster, normal):
     cluster, sequence = start({}, 2, normal)

@@ -46,8 +46,8 @@ def _without_lost_nodes(method: Method) -> Method:
             before = self._state.node_names()
             try:
                 return method(self, *arguments)
-            except UnavailableError:
-                self._watch.check_all()
+            except UnavailableError as error:
+                self._watch.check_all(error.server)
                 # Others may have found out before.
                 if self._state.node_names() == before:
                     raise

@@ -40,7 +40,20 @@ def sending(metadata: _channel.Metadata) -> Iterator[None]:
 
 
 class _Client(Client):
-    """It sends what sending() says."""
+    """It sends what sending() says, and its errors name its server."""
+
+    def _call(
+        self,
+        method: str,
+        request: bytes,
+        timeout: float | None,
+        metadata: _channel.Metadata | None,
+    ) -> bytes:
+        try:
+            return super()._call(method, request, timeout, metadata)
+        except UnavailableError as error:
+            error.server = error.server or self.target
+            raise
 
     def _metadata_with(
         self, metadata: _channel.Metadata | None
