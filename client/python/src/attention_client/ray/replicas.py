@@ -109,12 +109,12 @@ class Replicas:
     def clients_of(self, part: Range) -> list[tuple[Client, Replica]]:
         return [(self.client(replica.node), replica) for replica in part.replicas]
 
-    def next_range(self, known: SequenceMap, size: int, since: int) -> Range:
+    def next_range(self, known: SequenceMap, size: int, filled: Sequence[int]) -> Range:
         """Of so many keys, or of as many as there is room for where that is less.
 
-        since: position from which on the sequence's ranges are not full.
+        filled: keys of each layer that are there.
         """
-        return self._placed(known, known.end, size, self._make, since)
+        return self._placed(known, known.end, size, self._make, filled)
 
     def imported(self, known: SequenceMap, start: int, size: int, file: str) -> Range:
         def read(known: SequenceMap, replica: Replica) -> None:
@@ -130,7 +130,7 @@ class Replicas:
         start: int,
         size: int,
         make: Callable[[SequenceMap, Replica], None],
-        since: int | None = None,
+        filled: Sequence[int] | None = None,
     ) -> Range:
         """A range where there is room for it; make() makes a replica at its server.
 
@@ -141,11 +141,11 @@ class Replicas:
         with self.undone() as replicas:
             while len(replicas) < known.replicas:
                 others = {*full, *(replica.node for replica in replicas)}
-                found = self._best(known, size, others, since)
+                found = self._best(known, size, others, filled)
                 if found is None:
                     raise next(iter(full.values()), self._too_few(known))
                 node, room = found
-                if since is not None and PAGE <= room < size:
+                if filled is not None and PAGE <= room < size:
                     size = room
                 name = self._state.new_name(known.name, start)
                 replicas.append(Replica(node.name, name))
@@ -157,11 +157,15 @@ class Replicas:
         return Range(start, size, tuple(replicas))
 
     def _best(
-        self, known: SequenceMap, size: int, others: set[str], since: int | None
+        self,
+        known: SequenceMap,
+        size: int,
+        others: set[str],
+        filled: Sequence[int] | None,
     ) -> tuple[Node, int] | None:
         """The best place, and its room, by what its server says now."""
         asked: set[str] = set()
-        while places := self._state.places(known, size, others, since):
+        while places := self._state.places(known, size, others, filled):
             node, _ = places[0]
             if node.name in asked:
                 return places[0]
