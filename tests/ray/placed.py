@@ -49,6 +49,13 @@ class Placed:
     def _put(self):
         self._state._sequences[self.known.name] = self.known
 
+    def other(self, node, keys):
+        """Of another sequence, whose only range is there and may be full by now."""
+        one = self._replicas.next_range(self.known, keys, [0] * len(self.lengths))
+        assert [replica.node for replica in one.replicas] == [node]
+        form = self.known.form
+        self._state._sequences["other"] = SequenceMap("other", form, 1, keys, 0, (one,))
+
     def next_range(self, size) -> Range:
         """What the map then has, too."""
         part = self._replicas.next_range(self.known, size, self.lengths)

@@ -38,3 +38,21 @@ def test_a_second_replica_without_a_place_leaves_none_of_the_first():
     with pytest.raises(ResourceExhaustedError):
         placed.next_range(2048)
     assert placed.servers["a"].names == []
+
+
+def test_a_range_goes_to_no_node_without_memory_for_a_page():
+    placed = Placed({"a": ROOM, "b": ROOM})
+    for server in placed.servers.values():
+        server.held = ROOM - PAGE * PER_KEY
+    with pytest.raises(ResourceExhaustedError, match="no memory for 64 keys"):
+        placed.next_range(2048)
+    placed.servers["b"].held = 0
+    (replica,) = placed.next_range(2048).replicas
+    assert replica.node == "b"
+
+
+def test_what_is_set_aside_is_taken_where_no_other_node_has_room():
+    placed = Placed({"a": ROOM})
+    placed.other("a", 4096)
+    placed.servers["a"].held = ROOM // 2  # the other one has no more
+    assert placed.next_range(4096).capacity * PER_KEY > ROOM // 2 - 3 * PAGE * PER_KEY

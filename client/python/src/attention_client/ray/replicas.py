@@ -145,8 +145,16 @@ class Replicas:
                 if found is None:
                     raise next(iter(full.values()), self._too_few(known))
                 node, room = found
-                if filled is not None and PAGE <= room < size:
-                    size = room
+                if filled is not None:
+                    if room < PAGE:  # what is set aside may never be taken
+                        room = self._state.rooms.free(known, node.name)
+                    if room < PAGE:  # else a full server would have the range for good
+                        full[node.name] = ResourceExhaustedError(
+                            f"node: {node.name!r} has no memory for {PAGE} keys of "
+                            f"{known.name!r}"
+                        )
+                        continue
+                    size = min(size, room)
                 name = self._state.new_name(known.name, start)
                 replicas.append(Replica(node.name, name))
                 try:

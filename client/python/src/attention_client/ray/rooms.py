@@ -49,6 +49,10 @@ class Rooms:
                     aside[replica.node] += left
         return {node: self._keys(known, node, aside[node]) for node in nodes}
 
+    def free(self, known: SequenceMap, node: str) -> int:
+        """Likewise, of one node, where nobody takes what is set aside."""
+        return self._keys(known, node, 0)
+
     def _keys(self, known: SequenceMap, node: str, aside: int) -> int:
         size = known.form.layers * _page_bytes(known)
         # One page less: a sequence takes some memory itself.
