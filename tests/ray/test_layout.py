@@ -15,3 +15,7 @@ def test_a_sequence_that_grows_has_about_as_many_keys_at_each_node(nodes, keys, 
 
 def test_a_sequence_that_grows_has_few_ranges():
     assert max(map(len, layout(8, 1_000_000))) <= 20
+
+
+def test_one_node_has_nothing_to_balance():
+    assert max(map(len, layout(1, 1_000_000))) <= 8

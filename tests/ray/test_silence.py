@@ -9,11 +9,17 @@ import pytest
 from at_nodes import actor_of, asked
 from waiting import stopped, wait_for_nodes, wait_until
 
-from attention_client import DeadlineExceededError
+from attention_client import DeadlineExceededError, UnavailableError
 from attention_client.ray import AttentionCluster, moving, node, watching
 
 HEADS, WIDTH, KEYS = 2, 16, 100
 MOST = 45  # seconds, docs/scaling.md says
+# As gRPC words it where nobody answers for a machine's address.
+NO_ROUTE = (
+    "failed to connect to all addresses; last error: UNKNOWN: ipv4:10.9.0.2:9: "
+    "connect: No route to host (113)"
+)
+RESET = "recvmsg:Connection reset by peer"
 
 
 def start(connect, replicas, normal):
@@ -110,6 +116,133 @@ def test_a_server_that_is_late_keeps_its_keys(silent, normal):
             node.Client.health = health
 
     assert not asked(cluster._map, look)
+
+
+@pytest.fixture
+def said(monkeypatch):
+    """said(outcomes): what answers() makes of them; how many it has waited for."""
+
+    def answers(*outcomes):
+        left = list(outcomes)
+
+        def health(client, **options):
+            outcome = left.pop(0)
+            if outcome is not None:
+                raise outcome
+            return "SERVING"
+
+        monkeypatch.setattr(node.Client, "health", health)
+        monkeypatch.setattr(node, "_PAUSE", 0)
+        result = node.answers("127.0.0.1:1", {})
+        return result, len(outcomes) - len(left)
+
+    return answers
+
+
+def test_a_machine_to_which_there_is_no_way_is_silent(said):
+    late, away = DeadlineExceededError("late"), UnavailableError(NO_ROUTE)
+    assert said(late, away, away) == (None, 3)
+
+
+def test_a_server_that_answers_after_a_reset_serves(said):
+    assert said(UnavailableError(RESET), None) == (True, 2)
+
+
+def test_a_machine_on_which_nobody_listens_says_so_at_once(monkeypatch):
+    monkeypatch.setattr(node, "_ASKED", 1 << 30)
+    assert node.answers("127.0.0.1:1", {}) is False
+
+
+def test_a_machine_that_nobody_can_reach_is_given_up(silent):
+    cluster, sequence = silent
+    victim, _ = first_and_second(cluster, sequence)
+
+    def look(of):
+        health, ask = node.Client.health, moving.ask
+
+        def away(client, **options):
+            raise UnavailableError(NO_ROUTE)
+
+        def late(actor, method, *arguments, **options):
+            if method == "serves":
+                raise DeadlineExceededError("late")
+            return ask(actor, method, *arguments, **options)
+
+        node.Client.health, moving.ask = away, late
+        try:
+            return of._watch.check(victim.node)
+        finally:
+            node.Client.health, moving.ask = health, ask
+
+    assert asked(cluster._map, look)
+
+
+def looked_at(cluster, failed, answers):
+    """Names of the nodes that stay where a call to a target fails.
+
+    answers: of each server by its target, one after another; its actor says nothing.
+    """
+
+    def look(of):
+        said, ask = watching.answers, moving.ask
+        left = {target: list(words) for target, words in answers.items()}
+
+        def silent(actor, method, *arguments, **options):
+            if method == "serves":
+                raise DeadlineExceededError("late")
+            return ask(actor, method, *arguments, **options)
+
+        def say(target, _):
+            return left[target].pop(0) if target in left else True
+
+        watching.answers, moving.ask, watching._LATE = say, silent, 0
+        try:
+            before = of._state.node_names()
+            of._watch.check_all(failed)
+            return before & of._state.node_names()
+        finally:
+            watching.answers, moving.ask = said, ask
+
+    return asked(cluster._map, look)
+
+
+def test_a_server_that_is_late_while_another_one_fails_keeps_its_keys(silent):
+    cluster, _ = silent
+    failed, late, other = cluster.nodes()
+    answers = {failed.target: [None], late.target: [None]}
+    left = looked_at(cluster, failed.target, answers)
+    assert left == {late.node, other.node}
+
+
+def test_a_server_that_is_late_once_explains_no_failure(silent):
+    cluster, _ = silent
+    late, *others = cluster.nodes()
+    left = looked_at(cluster, None, {late.target: [None, True]})
+    assert left == {late.node, *(one.node for one in others)}
+
+
+def test_a_server_that_stays_silent_explains_a_failure(silent):
+    cluster, _ = silent
+    gone, *others = cluster.nodes()
+    left = looked_at(cluster, None, {gone.target: [None, None]})
+    assert left == {one.node for one in others}
+
+
+def test_a_new_range_goes_past_a_silent_server(silent, normal):
+    cluster, sequence = silent
+    (first,) = sequence.describe().ranges
+    had = [replica.node for replica in first.replicas]
+    (third,) = (one for one in cluster.nodes() if one.node not in had)
+    rows = normal(HEADS, first.end, WIDTH), normal(HEADS, first.end, WIDTH)
+
+    def wait_for_ever(of):  # for a server that no call was for
+        watching._LATE = 3600
+        of._replicas.client(third.node).info()  # it is connected
+
+    asked(cluster._map, wait_for_ever)
+    with stopped(third.pid):
+        assert sequence.append(*rows) == KEYS + first.end
+        assert third.node not in cluster._ask("targets")
 
 
 @pytest.mark.long

@@ -40,8 +40,8 @@ class AttentionError(Exception):
     message: what was wrong, and what was expected.
     field: the request's field at fault, such as "key"; None where it is none.
     retry_after: seconds after which trying again makes sense; None where unknown.
-    server: of a call that a server made to another one, where that failed: the other
-    one, "host:port"; else None.
+    server: of a call that a server made to another one, or a Ray cluster's map to one,
+    where that failed: the one that was called, "host:port"; else None.
     """
 
     code: grpc.StatusCode = grpc.StatusCode.UNKNOWN

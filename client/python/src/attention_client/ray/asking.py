@@ -30,6 +30,9 @@ from attention_client.ray.ranges import Range, Replica, SequenceMap, joined
 if TYPE_CHECKING:
     from attention_client.ray.cluster import AttentionCluster
 
+# Bytes of queries, and of outputs, in one call, where it has several ranges: a quarter
+# of what servers take unless they are told otherwise.
+_MOST = 64 << 20
 # What a server says that has gone, or has no longer what the map says.
 _STALE = (UnavailableError, NotFoundError, AbortedError, CancelledError)
 
@@ -254,21 +257,24 @@ class Asking:
         has_sinks: bool,
         is_hedged: bool,
     ) -> list[fanout.Call]:
-        """One for each server; the first one has the sinks."""
-        batches: dict[tuple[str, int], list[tuple[Range, Replica]]] = {}
+        """One for each server, or several of large ones; the first has the sinks."""
+        by_node: dict[str, list[tuple[Range, Replica]]] = {}
         for part, replica in chosen:
-            # Masks and biases fit one range.
-            batch = part.start if question.by_key else 0
-            batches.setdefault((replica.node, batch), []).append((part, replica))
+            by_node.setdefault(replica.node, []).append((part, replica))
+        # Each range has a query and an output of its own. Masks and biases fit one.
+        size = max(1, _MOST // max(1, question.entry_bytes(self.known.form)))
+        size = 1 if question.by_key else size
         calls: list[fanout.Call] = []
-        for (node, _), of_node in batches.items():
-            sinks = has_sinks and not calls
-            steps = fanout.attend(question, of_node, self.layer, has_sinks=sinks)
-            replicas = tuple(replica for _, replica in of_node)
-            call = fanout.Call(self._client(node), replicas, steps)
-            if is_hedged and all(len(part.replicas) > 1 for part, _ in of_node):
-                call.elsewhere = self._elsewhere(question, of_node, sinks)
-            calls.append(call)
+        for node, of_node in by_node.items():
+            for first in range(0, len(of_node), size):
+                batch = of_node[first : first + size]
+                sinks = has_sinks and not calls
+                steps = fanout.attend(question, batch, self.layer, has_sinks=sinks)
+                replicas = tuple(replica for _, replica in batch)
+                call = fanout.Call(self._client(node), replicas, steps)
+                if is_hedged and all(len(part.replicas) > 1 for part, _ in batch):
+                    call.elsewhere = self._elsewhere(question, batch, sinks)
+                calls.append(call)
         return calls
 
     def _elsewhere(

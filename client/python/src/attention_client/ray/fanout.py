@@ -108,6 +108,12 @@ class Question:
             lse[:] = self.sinks[:, np.newaxis]
         return Piece(output, lse, "", "", 0, 0)
 
+    def entry_bytes(self, form: SequenceForm) -> int:
+        """Of the query, or of output and lse if they are more: each range has both."""
+        _, heads, rows, width = self.query.shape
+        size = self.query.itemsize
+        return heads * rows * max(size * width, size * form.value_width + 4)
+
     def common(self, entries: int) -> bytes:
         """Of calls about so many ranges, what encode_own(own()) completes."""
         data = self._common.get(entries)

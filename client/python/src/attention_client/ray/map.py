@@ -46,8 +46,8 @@ def _without_lost_nodes(method: Method) -> Method:
             before = self._state.node_names()
             try:
                 return method(self, *arguments)
-            except UnavailableError:
-                self._watch.check_all()
+            except UnavailableError as error:
+                self._watch.check_all(error.server)
                 # Others may have found out before.
                 if self._state.node_names() == before:
                     raise
@@ -176,7 +176,7 @@ class MapActor:
         made = SequenceMap(name, form, replicas, range_keys, 0, ())
         self._state.add(made)
         try:
-            return self.extend(name, 0, 1)
+            return self.extend(name, 0, 1, [0] * form.layers)
         except BaseException:
             self._state.remove(name)
             raise
@@ -188,8 +188,13 @@ class MapActor:
         return sorted(known.name for known in self._state.sequences())
 
     @_without_lost_nodes
-    def extend(self, name: str, position: int, end: int) -> SequenceMap:
+    def extend(
+        self, name: str, position: int, end: int, filled: Sequence[int]
+    ) -> SequenceMap:
         """Gives all positions up to end a place, for keys from position on.
+
+        filled: keys of each layer, as far as the caller knows: what its ranges may
+        still take in the others is not free.
 
         Where even the place before them is missing, no server would take them, and
         what the map had become would stay.
@@ -202,7 +207,7 @@ class MapActor:
                 )
             while known.end < end:
                 size = capacity(known, end, len(self._state.usable()))
-                part = self._replicas.next_range(known, size, position)
+                part = self._replicas.next_range(known, size, filled)
                 known = self._state.put(known.changed([*known.ranges, part]))
             return known
 

@@ -9,6 +9,7 @@ import os
 import shutil
 import signal
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,10 @@ from attention_client.server import LocalServer
 COPIED = 8 << 20  # bytes of a message that copies keys
 _ANSWER = 3.0  # seconds that a server may take to say that it serves
 _ASKED = 3  # times: one that is busy may be late
+_PAUSE = 0.5  # seconds, after a connection that could not be made
+# Of gRPC's text: the machine lives, and nobody listens there. All else that gRPC calls
+# UNAVAILABLE may be the network's, such as a neighbour that resolves no address.
+_REFUSED = "connection refused"
 
 _DATATYPES = {
     "F32": np.dtype("<f4"),
@@ -263,17 +268,22 @@ def _rows(tensors: dict[str, Array], part: str, layer: int, rows: slice) -> Any:
 def answers(target: str, connect: Mapping[str, Any]) -> bool | None:
     """Whether a server serves, or at least says something; None: it stays silent.
 
-    So does one that hangs, or whose machine is gone.
+    So does one that hangs, or whose machine is gone or cannot be reached. False: its
+    machine says that no server is there.
     """
     with Client(target, **connect) as client:
-        for _ in range(_ASKED):
+        for number in range(1, _ASKED + 1):
             try:
                 client.health(timeout=_ANSWER)
-            except UnavailableError:
-                return False
+            except UnavailableError as error:
+                if _REFUSED in error.message.lower():
+                    return False
+                if number < _ASKED:
+                    time.sleep(_PAUSE)
             except DeadlineExceededError:
                 continue
             except AttentionError:
                 return True
-            return True
+            else:
+                return True
     return None

@@ -99,9 +99,10 @@ def capacity(wanted: SequenceMap, end: int, nodes: int) -> int:
     """Of the next range, where positions up to end are wanted.
 
     It grows with the sequence, so that there are few ranges, and about as many keys at
-    each node: a call has an entry for each range.
+    each node: a call has an entry for each range. One node has nothing to balance.
     """
-    keys = max(wanted.range_keys, -(-end // (_AT_EACH * max(nodes, 1))))
+    parts = _AT_EACH * nodes if nodes > 1 else 1
+    keys = max(wanted.range_keys, -(-end // parts))
     return -(-keys // PAGE) * PAGE
 
 

@@ -40,7 +40,20 @@ def sending(metadata: _channel.Metadata) -> Iterator[None]:
 
 
 class _Client(Client):
-    """It sends what sending() says."""
+    """It sends what sending() says, and its errors name its server."""
+
+    def _call(
+        self,
+        method: str,
+        request: bytes,
+        timeout: float | None,
+        metadata: _channel.Metadata | None,
+    ) -> bytes:
+        try:
+            return super()._call(method, request, timeout, metadata)
+        except UnavailableError as error:
+            error.server = error.server or self.target
+            raise
 
     def _metadata_with(
         self, metadata: _channel.Metadata | None
@@ -96,12 +109,12 @@ class Replicas:
     def clients_of(self, part: Range) -> list[tuple[Client, Replica]]:
         return [(self.client(replica.node), replica) for replica in part.replicas]
 
-    def next_range(self, known: SequenceMap, size: int, since: int) -> Range:
+    def next_range(self, known: SequenceMap, size: int, filled: Sequence[int]) -> Range:
         """Of so many keys, or of as many as there is room for where that is less.
 
-        since: position from which on the sequence's ranges are not full.
+        filled: keys of each layer that are there.
         """
-        return self._placed(known, known.end, size, self._make, since)
+        return self._placed(known, known.end, size, self._make, filled)
 
     def imported(self, known: SequenceMap, start: int, size: int, file: str) -> Range:
         def read(known: SequenceMap, replica: Replica) -> None:
@@ -117,7 +130,7 @@ class Replicas:
         start: int,
         size: int,
         make: Callable[[SequenceMap, Replica], None],
-        since: int | None = None,
+        filled: Sequence[int] | None = None,
     ) -> Range:
         """A range where there is room for it; make() makes a replica at its server.
 
@@ -128,12 +141,20 @@ class Replicas:
         with self.undone() as replicas:
             while len(replicas) < known.replicas:
                 others = {*full, *(replica.node for replica in replicas)}
-                found = self._best(known, size, others, since)
+                found = self._best(known, size, others, filled)
                 if found is None:
                     raise next(iter(full.values()), self._too_few(known))
                 node, room = found
-                if since is not None and PAGE <= room < size:
-                    size = room
+                if filled is not None:
+                    if room < PAGE:  # what is set aside may never be taken
+                        room = self._state.rooms.free(known, node.name)
+                    if room < PAGE:  # else a full server would have the range for good
+                        full[node.name] = ResourceExhaustedError(
+                            f"node: {node.name!r} has no memory for {PAGE} keys of "
+                            f"{known.name!r}"
+                        )
+                        continue
+                    size = min(size, room)
                 name = self._state.new_name(known.name, start)
                 replicas.append(Replica(node.name, name))
                 try:
@@ -144,11 +165,15 @@ class Replicas:
         return Range(start, size, tuple(replicas))
 
     def _best(
-        self, known: SequenceMap, size: int, others: set[str], since: int | None
+        self,
+        known: SequenceMap,
+        size: int,
+        others: set[str],
+        filled: Sequence[int] | None,
     ) -> tuple[Node, int] | None:
         """The best place, and its room, by what its server says now."""
         asked: set[str] = set()
-        while places := self._state.places(known, size, others, since):
+        while places := self._state.places(known, size, others, filled):
             node, _ = places[0]
             if node.name in asked:
                 return places[0]

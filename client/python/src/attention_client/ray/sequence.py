@@ -329,7 +329,9 @@ class ShardedSequence(EndsWithBlock):
                 if rows is not None and rows.end > known.end:
                     self._cluster._check_open()
                     asking.check_no_gap(rows)
-                    place = rows.position, rows.end
+                    filled = list(self._lengths)
+                    filled[layer] = rows.position
+                    place = rows.position, rows.end, filled
                     known = self._cluster._ask(
                         "extend", known.name, *place, timeout=left()
                     )

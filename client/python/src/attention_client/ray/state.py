@@ -10,7 +10,7 @@ import pickle
 import threading
 import weakref
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from attention_client.errors import (
     AlreadyExistsError,
@@ -276,14 +276,14 @@ class State:
         known: SequenceMap,
         size: int,
         others: Collection[str] = (),
-        since: int | None = None,
+        filled: Sequence[int] | None = None,
     ) -> list[tuple[Node, int]]:
         """Nodes for a range of so many keys, the best first, and their room in keys.
 
-        others: nodes that are no choice. since: as of Rooms.of().
+        others: nodes that are no choice. filled: as of Rooms.of().
         """
         nodes = {n.name: n for n in self.usable() if n.name not in others}
-        room = self.rooms.of(known, nodes, self.sequences(), since)
+        room = self.rooms.of(known, nodes, self.sequences(), filled)
         return [(nodes[name], room[name]) for name in in_order(known, size, room)]
 
     def thin(

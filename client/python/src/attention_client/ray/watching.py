@@ -25,6 +25,7 @@ _CHECK = 1.0  # seconds between two looks at every node
 _REPORT = 30.0  # seconds that a node's report may take
 _SERVES = 12.0  # and its word that its server serves
 _ASKED = 3  # times, where Ray does not reach its actor
+_LATE = 10.0  # seconds until a server that no call has waited for is asked again
 _RETRY = 60.0  # seconds, at most, until a rebuild that failed is tried again
 _SWEEP = 60.0  # seconds between two sweeps of all nodes
 
@@ -97,22 +98,42 @@ class Watch:
         """Lets threads see that ended is set."""
         self._rebuilding.set()
 
-    def check(self, name: str) -> bool:
-        """Forgets a node whose server is gone; whether it is."""
+    def check(self, name: str, *, is_suspect: bool = True) -> bool | None:
+        """Forgets a node whose server is gone; whether it is; None: it is silent.
+
+        is_suspect: a call has waited for it already, so that its silence is no chance,
+        and it is gone.
+        """
         try:
             node = self._state.node(name)
         except NotFoundError:
             return True  # forgotten already
         said = answers(node.target, self._connect)
-        is_gone = not said and not self._serves(node, is_silent=said is None)
-        if is_gone:
-            self._lose(node)
-        return is_gone
+        if said or self._serves(node, is_silent=said is None):
+            return False
+        if said is None and not is_suspect:
+            return None
+        self._lose(node)
+        return True
 
-    def check_all(self) -> None:
-        """Forgets all nodes whose servers are gone."""
-        for node in self._state.nodes():
-            self.check(node.name)
+    def check_all(self, failed: str | None) -> None:
+        """Forgets all nodes whose servers are gone, since a call has failed.
+
+        failed: target of its server; None: unknown. Others may be silent by chance for
+        a while, and have the only keys: they are asked again, and that alone where
+        nothing else says why the call has failed.
+        """
+        nodes = self._state.nodes()
+        silent = [
+            node
+            for node in nodes
+            if self.check(node.name, is_suspect=node.target == failed) is None
+        ]
+        is_lost = not {node.name for node in nodes} <= self._state.node_names()
+        is_explained = is_lost or failed is not None
+        if silent and not is_explained and not self._ended.wait(_LATE):
+            for node in silent:
+                self.check(node.name)
 
     def _serves(self, node: Node, *, is_silent: bool) -> bool:
         """Whether its actor says so: what has not answered once may have its keys.
