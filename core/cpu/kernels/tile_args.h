@@ -128,7 +128,7 @@ struct Int8Operands {
   const int8_t* query_digits;
   int64_t digits_of_rows;
   const int* query_exponents;
-  /// The digits are the queries, and products may take the scores' place.
+  /// Whether the digits say what the queries are. Where not, FP32 decodes.
   bool exact;
   unsigned char* key_room;
   unsigned char* value_room;

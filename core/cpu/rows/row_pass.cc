@@ -17,9 +17,16 @@ bool IsBf16(const Plan& plan, Pass pass) {
   return plan.bf16_terms > 0 && pass == Pass::kAttend;
 }
 
-bool MultipliesDigits(const Plan& plan, Pass pass, const TileArgs& args) {
-  return plan.int8_digits && pass == Pass::kAttend && args.int8.exact &&
-         args.in_place.type == Element::kInt8;
+// Of a tile that is read where it lies: FP32 multiplies what was widened.
+Operands OperandsInPlace(const Plan& plan, Pass pass, const TileArgs& args) {
+  const Element type = args.in_place.type;
+  if (IsBf16(plan, pass) && type != Element::kFloat32) {
+    return Operands::kBf16InPlace;
+  }
+  const bool digits = plan.int8_digits && pass == Pass::kAttend;
+  return digits && args.int8.exact && type == Element::kInt8
+             ? Operands::kInt8InPlace
+             : args.operands;
 }
 
 BlockStates MakeStates(const ValidatedProblem& problem, const Plan& plan,
@@ -96,13 +103,7 @@ void RowPass::SetTile(const KeyTile& tile) {
   if (plan_.decode) {
     scoring_->SetInPlace(args_);
     in_place_rows_.SetTile(rows_, tile, args_);
-    if (IsBf16(plan_, stored_.pass) &&
-        args_.in_place.type != Element::kFloat32) {
-      args_.operands = Operands::kBf16InPlace;
-    }
-    if (MultipliesDigits(plan_, stored_.pass, args_)) {
-      args_.operands = Operands::kInt8InPlace;
-    }
+    args_.operands = OperandsInPlace(plan_, stored_.pass, args_);
   } else {
     scoring_->SetKeys(tile.Keys(problem_, rows_), args_);
     values_.SetPacked(rows_, tile, args_);

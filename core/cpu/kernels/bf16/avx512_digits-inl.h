@@ -30,21 +30,43 @@ ATTENTION_PAIRS_INLINE __m512 Scaled(__m512 numbers, int exponent) {
                           _mm512_set1_ps(static_cast<float>(exponent)));
 }
 
+// Of each four numbers, their first digits, their second ones and so on.
+ATTENTION_PAIRS_INLINE __m512i DigitsOfFours(__m512i numbers) {
+  return _mm512_shuffle_epi8(
+      DigitsOf(numbers),
+      _mm512_broadcast_i32x4(
+          _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15)));
+}
+
+// A vector's four blocks, `stride` bytes apart.
+ATTENTION_PAIRS_INLINE void StoreBlocks(__m512i blocks, int64_t stride,
+                                        int8_t* to) {
+  const auto store = [stride, to](int64_t n, __m128i block) ATTENTION_PAIRS {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to + n * stride), block);
+  };
+  store(0, _mm512_castsi512_si128(blocks));
+  store(1, _mm512_extracti32x4_epi32(blocks, 1));
+  store(2, _mm512_extracti32x4_epi32(blocks, 2));
+  store(3, _mm512_extracti32x4_epi32(blocks, 3));
+}
+
+// to[n] has block n of each of four vectors.
+ATTENTION_PAIRS_INLINE void TransposeBlocks(const __m512* from, __m512* to) {
+  const __m512 even[] = {_mm512_shuffle_f32x4(from[0], from[1], 0x88),
+                         _mm512_shuffle_f32x4(from[2], from[3], 0x88)};
+  const __m512 odd[] = {_mm512_shuffle_f32x4(from[0], from[1], 0xDD),
+                        _mm512_shuffle_f32x4(from[2], from[3], 0xDD)};
+  to[0] = _mm512_shuffle_f32x4(even[0], even[1], 0x88);
+  to[1] = _mm512_shuffle_f32x4(odd[0], odd[1], 0x88);
+  to[2] = _mm512_shuffle_f32x4(even[0], even[1], 0xDD);
+  to[3] = _mm512_shuffle_f32x4(odd[0], odd[1], 0xDD);
+}
+
 ATTENTION_PAIRS_INLINE bool SplitSixteen(const float* numbers, int exponent,
                                          int8_t* to) {
   const __m512 elements = _mm512_loadu_ps(numbers);
   const __m512i whole = _mm512_cvtps_epi32(Scaled(elements, -exponent));
-  // Of each four numbers, their first digits, their second ones and so on.
-  const __m512i by_digit = _mm512_broadcast_i32x4(
-      _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
-  const __m512i digits = _mm512_shuffle_epi8(DigitsOf(whole), by_digit);
-  const auto store = [to](int64_t quad, __m128i four) ATTENTION_PAIRS {
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(to + quad * kInt8Depth), four);
-  };
-  store(0, _mm512_castsi512_si128(digits));
-  store(1, _mm512_extracti32x4_epi32(digits, 1));
-  store(2, _mm512_extracti32x4_epi32(digits, 2));
-  store(3, _mm512_extracti32x4_epi32(digits, 3));
+  StoreBlocks(DigitsOfFours(whole), kInt8Depth, to);
   // Scaled back: what is too small for digits may have been lost on the way.
   return _mm512_cmpeq_ps_mask(Scaled(_mm512_cvtepi32_ps(whole), exponent),
                               elements) == 0xFFFF;
@@ -63,30 +85,17 @@ ATTENTION_PAIRS_INLINE int SplitWeights(const float* weights, int64_t count,
     largest = _mm512_max_ps(largest, load(k));
   }
   const int exponent = ExponentOfUnit(_mm512_reduce_max_ps(largest));
-  // The first digits of 16 numbers, their second ones and so on.
-  const __m512i bytes = _mm512_broadcast_i32x4(
-      _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
+  // All first digits of 16 numbers, all second ones and so on.
   const __m512i order =
       _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-  const auto store = [to](int64_t digit, int64_t k,
-                          __m128i some) ATTENTION_PAIRS {
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(to + digit * kMaxTileKeys + k),
-                     some);
-  };
   int64_t k = 0;
   for (; k < count; k += 16) {
     const __m512i whole = _mm512_cvtps_epi32(Scaled(load(k), -exponent));
-    const __m512i digits = _mm512_permutexvar_epi32(
-        order, _mm512_shuffle_epi8(DigitsOf(whole), bytes));
-    store(0, k, _mm512_castsi512_si128(digits));
-    store(1, k, _mm512_extracti32x4_epi32(digits, 1));
-    store(2, k, _mm512_extracti32x4_epi32(digits, 2));
-    store(3, k, _mm512_extracti32x4_epi32(digits, 3));
+    StoreBlocks(_mm512_permutexvar_epi32(order, DigitsOfFours(whole)),
+                kMaxTileKeys, to + k);
   }
   for (; k % kInt8Depth != 0; k += 16) {
-    for (int64_t digit = 0; digit < kDigits; ++digit) {
-      store(digit, k, _mm_setzero_si128());
-    }
+    StoreBlocks(_mm512_setzero_si512(), kMaxTileKeys, to + k);
   }
   return exponent;
 }
@@ -116,25 +125,16 @@ ATTENTION_PAIRS_INLINE void ScoresOfDigits(const int32_t* sums,
   const __m512 powers =
       _mm512_broadcast_f32x4(_mm_setr_ps(1, 0x1p8F, 0x1p16F, 0x1p24F));
   for (int64_t k = 0; k < keys; k += 16) {
-    const __m512 a = FourKeys(sums + k * 16, powers);
-    const __m512 b = FourKeys(sums + k * 16 + 64, powers);
-    const __m512 c = FourKeys(sums + k * 16 + 128, powers);
-    const __m512 d = FourKeys(sums + k * 16 + 192, powers);
-    // Even rows, and odd ones, of eight keys.
-    const __m512 even[] = {_mm512_shuffle_f32x4(a, b, 0x88),
-                           _mm512_shuffle_f32x4(c, d, 0x88)};
-    const __m512 odd[] = {_mm512_shuffle_f32x4(a, b, 0xDD),
-                          _mm512_shuffle_f32x4(c, d, 0xDD)};
-    const auto store = [to, exponents, rows, k](int64_t row, __m512 scores)
-                           ATTENTION_PAIRS {
-                             if (row >= rows) return;
-                             _mm512_storeu_ps(to + row * kScoreStride + k,
-                                              Scaled(scores, exponents[row]));
-                           };
-    store(0, _mm512_shuffle_f32x4(even[0], even[1], 0x88));
-    store(1, _mm512_shuffle_f32x4(odd[0], odd[1], 0x88));
-    store(2, _mm512_shuffle_f32x4(even[0], even[1], 0xDD));
-    store(3, _mm512_shuffle_f32x4(odd[0], odd[1], 0xDD));
+    const __m512 keys_by_row[] = {FourKeys(sums + k * 16, powers),
+                                  FourKeys(sums + k * 16 + 64, powers),
+                                  FourKeys(sums + k * 16 + 128, powers),
+                                  FourKeys(sums + k * 16 + 192, powers)};
+    __m512 scores[kDigitRows];
+    TransposeBlocks(keys_by_row, scores);
+    for (int64_t r = 0; r < rows; ++r) {
+      _mm512_storeu_ps(to + r * kScoreStride + k,
+                       Scaled(scores[r], exponents[r]));
+    }
   }
 }
 
@@ -172,14 +172,9 @@ ATTENTION_PAIRS_INLINE void StoreSumsOfDigits(const int32_t* tiles, int64_t row,
     sums[tile] = Scaled(sum, exponent);
   }
   // Block n of each has four columns from 16 n on.
-  const __m512 even[] = {_mm512_shuffle_f32x4(sums[0], sums[1], 0x88),
-                         _mm512_shuffle_f32x4(sums[2], sums[3], 0x88)};
-  const __m512 odd[] = {_mm512_shuffle_f32x4(sums[0], sums[1], 0xDD),
-                        _mm512_shuffle_f32x4(sums[2], sums[3], 0xDD)};
-  _mm512_storeu_ps(to, _mm512_shuffle_f32x4(even[0], even[1], 0x88));
-  _mm512_storeu_ps(to + 16, _mm512_shuffle_f32x4(odd[0], odd[1], 0x88));
-  _mm512_storeu_ps(to + 32, _mm512_shuffle_f32x4(even[0], even[1], 0xDD));
-  _mm512_storeu_ps(to + 48, _mm512_shuffle_f32x4(odd[0], odd[1], 0xDD));
+  __m512 columns[4];
+  TransposeBlocks(sums, columns);
+  for (int64_t n = 0; n < 4; ++n) _mm512_storeu_ps(to + 16 * n, columns[n]);
 }
 
 }  // namespace
