@@ -5,7 +5,6 @@ and types of apis/keda/v1alpha1 in kedacore/keda (scaledobject_types.go), and wh
 scaler takes: those that releases from 2.8 on have.
 """
 
-import copy
 import json
 import re
 import shutil
@@ -16,6 +15,7 @@ import jsonschema
 import kubernetes_validate
 import pytest
 import yaml
+from definitions import COUNT, TEXT, fields, spoiled
 
 ROOT = Path(__file__).parents[2]
 MANIFESTS = ROOT / "deploy" / "kubernetes"
@@ -24,18 +24,6 @@ BASE_SCALER = yaml.safe_load((MANIFESTS / "base" / "autoscaler.yaml").read_text(
 SEQUENCES_SCALER = yaml.safe_load(
     (MANIFESTS / "sequences-autoscaler" / "autoscaler.yaml").read_text()
 )
-
-TEXT, FLAG, COUNT = {"type": "string"}, {"type": "boolean"}, {"type": "integer", "minimum": 0}
-
-
-def fields(required, **optional):
-    return {
-        "type": "object",
-        "properties": {**required, **optional},
-        "required": list(required),
-        "additionalProperties": False,
-    }
-
 
 PROMETHEUS = fields(
     {"serverAddress": TEXT, "query": TEXT, "threshold": TEXT},
@@ -108,13 +96,8 @@ def test_is_what_keda_takes():
     ],
 )
 def test_what_it_does_not_take_is_found(path, value):
-    wrong = copy.deepcopy(SCALED)
-    at = wrong["spec"]
-    for step in path[:-1]:
-        at = at[step]
-    at[path[-1]] = value
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(wrong, OBJECT)
+        jsonschema.validate(spoiled(SCALED, path, value), OBJECT)
 
 
 def test_keda_scales_as_the_autoscaler_that_it_replaces():

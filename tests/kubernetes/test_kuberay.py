@@ -6,28 +6,17 @@ fields of a specification and their types, of ray-operator/apis/ray/v1 in ray-pr
 it are checked by Kubernetes' schema, in test_manifests.py.
 """
 
-import copy
 from pathlib import Path
 
 import jsonschema
 import pytest
 import yaml
+from definitions import COUNT, FLAG, TEXT, fields, spoiled
 
 MANIFEST = Path(__file__).parents[2] / "deploy" / "kubernetes" / "ray" / "ray-service.yaml"
 
-TEXT, FLAG, COUNT = {"type": "string"}, {"type": "boolean"}, {"type": "integer", "minimum": 0}
 TEXTS = {"type": "object", "additionalProperties": TEXT}
 POD = {"type": "object"}
-
-
-def fields(required, **optional):
-    return {
-        "type": "object",
-        "properties": {**required, **optional},
-        "required": list(required),
-        "additionalProperties": False,
-    }
-
 
 HEAD = fields(
     {"rayStartParams": TEXTS, "template": POD},
@@ -87,13 +76,8 @@ def test_is_what_kuberay_takes(service):
     ],
 )
 def test_what_it_does_not_take_is_found(service, path, value):
-    wrong = copy.deepcopy(service)
-    at = wrong["spec"]
-    for step in path[:-1]:
-        at = at[step]
-    at[path[-1]] = value
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(wrong, SERVICE)
+        jsonschema.validate(spoiled(service, path, value), SERVICE)
 
 
 def test_a_worker_has_room_for_its_replicas(service):
