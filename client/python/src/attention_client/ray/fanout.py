@@ -17,16 +17,18 @@ from attention_client._merge import merged_arrays
 from attention_client._options import Options, choice, window_sides
 from attention_client._reply import Piece, decode_piece
 from attention_client._request import encode_common, encode_own, fitting
+from attention_client._wire import sendable
 from attention_client.client import Client
 from attention_client.errors import InvalidArgumentError
 from attention_client.info import SequenceForm
 from attention_client.ray import tree
 from attention_client.ray.ranges import Range, Replica, Rows
-from attention_client.scoring import ParameterSet
+from attention_client.scoring import Gaussian, ParameterSet, ScaledDotProduct
 
 _SequenceLayer = _messages.message("attention.v1.SequenceLayer")
 _Sequences = _messages.message("attention.v1.Sequences")
 
+_OF_ONE_WIDTH = (ScaledDotProduct, Gaussian)  # functions of queries as wide as keys
 AND_OTHERS = " and others"  # of a kind of calls, behind the first one's node
 
 # What has no meaning, or another one, for a part of the keys.
@@ -86,7 +88,8 @@ class Question:
         if "alibi_slopes" in given:
             slopes = to_numpy(given["alibi_slopes"], "alibi_slopes")
             given["alibi_slopes"] = slopes.reshape(-1)
-        return cls(query, length, rows, valid, by_key, sinks, given)
+        sent = sendable(fitting(query, "query"), "query")  # of the output's datatype
+        return cls(sent, length, rows, valid, by_key, sinks, given)
 
     def sees(self, part: Range) -> bool:
         """Whether some row sees one of its keys, as far as positions say."""
@@ -97,7 +100,16 @@ class Question:
 
     def without_keys(self, form: SequenceForm) -> Piece:
         """As a server answers where no row sees a key."""
-        _, heads, rows, _ = self.query.shape
+        _, heads, rows, width = self.query.shape
+        if heads == 0 or heads % form.heads:
+            raise InvalidArgumentError(
+                f"query: {heads} heads (expected a multiple of {form.heads}, the key's)"
+            )
+        chosen = self.rest.get("scoring") or ScaledDotProduct()
+        if isinstance(chosen, _OF_ONE_WIDTH) and width != form.key_width:
+            raise InvalidArgumentError(
+                f"query: width {width} (expected {form.key_width}, the key's)"
+            )
         output = np.zeros((1, heads, rows, form.value_width), self.query.dtype)
         lse = np.full((1, heads, rows), -np.inf, np.float32)
         if self.sinks is not None:
@@ -112,7 +124,7 @@ class Question:
         """Of the query, or of output and lse if they are more: each range has both."""
         _, heads, rows, width = self.query.shape
         size = self.query.itemsize
-        return heads * rows * max(size * width, size * form.value_width + 4)
+        return int(heads * rows * max(size * width, size * form.value_width + 4))
 
     def common(self, entries: int) -> bytes:
         """Of calls about so many ranges, what encode_own(own()) completes."""
