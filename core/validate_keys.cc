@@ -161,28 +161,68 @@ absl::Status ReadBlockScales(const AttentionProblem& problem, size_t index,
 }
 
 bool AreAlike(const TensorView& a, const TensorView& b) {
-  return a.type == b.type && a.shape == b.shape &&
-         a.strides.size() == b.strides.size();
+  return a.type == b.type && a.space == b.space && a.shape == b.shape &&
+         a.strides == b.strides;
 }
 
-// Checks one block. Pages are many, and most are like the first.
-absl::Status AddBlock(const AttentionProblem& problem, size_t index,
-                      ValidatedProblem& valid) {
+// Whether a block has scales as the other's are, and right ones.
+bool HasScalesLike(const ValidatedProblem::Block& other,
+                   const KeyValueBlock& given) {
+  if (!other.key_scale) return !given.key_scale && !given.value_scale;
+  const auto alike = [&given](const std::optional<TensorView>& some,
+                              const std::optional<TensorView>& those) {
+    return some && AreAlike(*some, *those) &&
+           (given.scales_checked || AreDenseScales(*some));
+  };
+  return alike(given.key_scale, other.key_scale) &&
+         alike(given.value_scale, other.value_scale);
+}
+
+// Pages are many, and most are as the one before, which has been checked: they
+// lie elsewhere. False where this is another one, or its scales are wrong.
+bool AddPage(const AttentionProblem& problem, const KeyValueBlock& given,
+             ValidatedProblem& valid) {
+  if (problem.query.rank() != 4 || valid.key_value.empty()) return false;
+  const ValidatedProblem::Block& last = valid.key_value.back();
+  if (!AreAlike(given.key, last.key) || !AreAlike(given.value, last.value) ||
+      !HasScalesLike(last, given)) {
+    return false;
+  }
+  ValidatedProblem::Block& block = valid.key_value.emplace_back(last);
+  block.key.data = given.key.data;
+  block.key.device = given.key.device;
+  block.value.data = given.value.data;
+  block.value.device = given.value.device;
+  if (block.key_scale) {
+    block.key_scale->data = given.key_scale->data;
+    block.value_scale->data = given.value_scale->data;
+  }
+  return true;
+}
+
+absl::Status AddForm(const AttentionProblem& problem, size_t index,
+                     ValidatedProblem& valid) {
   const KeyValueBlock& given = problem.key_value[index];
-  const KeyValueBlock& first = problem.key_value.front();
-  const bool differs = index == 0 || !AreAlike(given.key, first.key) ||
-                       !AreAlike(given.value, first.value);
-  absl::Status status = differs ? CheckForm(problem, index) : absl::OkStatus();
+  absl::Status status = CheckForm(problem, index);
   if (!status.ok()) return status;
   ValidatedProblem::Block& block = valid.key_value.emplace_back();
   block.key = Widen(given.key);
   block.value = Widen(given.value);
+  block.key_count = block.key.shape[2];
+  status = CheckExtents(problem, index, block, valid);
+  return status.ok() ? ReadBlockScales(problem, index, block) : status;
+}
+
+absl::Status AddBlock(const AttentionProblem& problem, size_t index,
+                      ValidatedProblem& valid) {
+  const KeyValueBlock& given = problem.key_value[index];
+  if (!AddPage(problem, given, valid)) {
+    absl::Status status = AddForm(problem, index, valid);
+    if (!status.ok()) return status;
+  }
+  ValidatedProblem::Block& block = valid.key_value.back();
   block.first_key = valid.key_length;
   block.page = given.page;
-  block.key_count = block.key.shape[2];
-  if (differs) status = CheckExtents(problem, index, block, valid);
-  if (status.ok()) status = ReadBlockScales(problem, index, block);
-  if (!status.ok()) return status;
   if (__builtin_add_overflow(valid.key_length, block.key_count,
                              &valid.key_length)) {
     return FieldError(BlockName("key", index, problem.key_value.size() > 1),

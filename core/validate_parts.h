@@ -64,6 +64,10 @@ bool IsFloat32OrQueryType(DataType type, const ValidatedProblem& valid);
 absl::Status ParameterTypeError(absl::string_view field, DataType type,
                                 const ValidatedProblem& valid);
 
+/// Whether the scales of each head, (B, Hkv, n), lie side by side, and all are
+/// finite numbers above 0 or +0. A quick look: where not, ReadScales() tells.
+bool AreDenseScales(const TensorView& scales);
+
 /// The scales of a key's or a value's rows, of a type that may have some, and
 /// `rows` the tensor as the caller has it: checked, and given as (B, Hkv, n).
 /// `values_checked` as in KeyValueBlock.

@@ -34,12 +34,11 @@ bool AreScales(const std::byte* first, int64_t count) {
 }
 
 absl::Status CheckElements(absl::string_view field, const TensorView& scales) {
+  if (AreDenseScales(scales)) return absl::OkStatus();
   for (int64_t b = 0; b < scales.shape[0]; ++b) {
     for (int64_t h = 0; h < scales.shape[1]; ++h) {
       const std::byte* element =
           scales.data + b * scales.strides[0] + h * scales.strides[1];
-      const bool dense = scales.strides[2] == sizeof(float);
-      if (dense && AreScales(element, scales.shape[2])) continue;
       for (int64_t n = 0; n < scales.shape[2]; ++n) {
         const float scale = Load(element);
         element += scales.strides[2];
@@ -57,6 +56,18 @@ absl::Status CheckElements(absl::string_view field, const TensorView& scales) {
 }
 
 }  // namespace
+
+bool AreDenseScales(const TensorView& scales) {
+  if (scales.strides[2] != sizeof(float)) return false;
+  for (int64_t b = 0; b < scales.shape[0]; ++b) {
+    for (int64_t h = 0; h < scales.shape[1]; ++h) {
+      const std::byte* first =
+          scales.data + b * scales.strides[0] + h * scales.strides[1];
+      if (!AreScales(first, scales.shape[2])) return false;
+    }
+  }
+  return true;
+}
 
 absl::Status ReadScales(absl::string_view field, const TensorView& rows,
                         const std::optional<TensorView>& scales,

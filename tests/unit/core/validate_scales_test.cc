@@ -111,6 +111,13 @@ INSTANTIATE_TEST_SUITE_P(
            b.problem.key_value[1].value_scale.reset();
          },
          "value_scale[1]: missing (each row of INT8 has one)"},
+        {"NegativeInASecondBlockLikeTheFirst",
+         [](ProblemBuilder& b) {
+           b.problem.key_value.push_back(Block(b));
+           b.problem.key_value[1].value_scale = WithScale(b, 7, -2);
+         },
+         "value_scale[1]: -2 for row 2 of head 1 of batch entry 0 (expected a "
+         "finite number, 0 or more)"},
     }),
     [](const auto& test) { return test.param.name; });
 

@@ -140,6 +140,14 @@ INSTANTIATE_TEST_SUITE_P(
                {b.Zeros(kF32, {2, 2, 1, 7}), b.Zeros(kF32, {2, 2, 1, 6})});
          },
          "key[1]: shape [2, 2, 1, 7] has width 7, key[0] has 8"},
+        {"SecondBlockOfMoreDimensions",
+         [](ProblemBuilder& b) {
+           b = ProblemBuilder({2, 3, 8}, {2, 5, 8}, {2, 5, 6});
+           b.problem.key_value.push_back(
+               {b.Zeros(kF32, {2, 1, 5, 8}), b.Zeros(kF32, {2, 1, 5, 6})});
+         },
+         "key[1]: shape [2, 1, 5, 8] has 4 dimensions, query has 3 (query, key "
+         "and value share one number)"},
         {"OutputThatOverflows",
          [](ProblemBuilder& b) {
            b.problem.key_value[0] = {
