@@ -2,7 +2,9 @@
 #define ATTENTION_CORE_CPU_ROW_SOURCE_H_
 
 #include <cstdint>
+#include <optional>
 
+#include "absl/types/span.h"
 #include "core/cpu/kernels/arguments.h"
 #include "core/tensor_view.h"
 #include "core/validate.h"
@@ -10,18 +12,47 @@
 namespace attention::cpu {
 
 /// The kernels' name of an element type that attention has.
-Element ElementOf(DataType type);
+constexpr Element ElementOf(DataType type) {
+  return type == DataType::kFloat16    ? Element::kFloat16
+         : type == DataType::kBFloat16 ? Element::kBFloat16
+         : type == DataType::kInt8     ? Element::kInt8
+         : type == DataType::kFloat8   ? Element::kFloat8
+                                       : Element::kFloat32;
+}
 
-/// Rows first ... of head (b, h) of a four-dimensional view.
-RowSource RowsOf(const TensorView& view, int64_t batch, int64_t head,
-                 int64_t first);
+/// Rows first ... of head (b, h) of a four-dimensional view. Inline, for pages
+/// are many.
+inline RowSource RowsOf(const TensorView& view, int64_t batch, int64_t head,
+                        int64_t first) {
+  const absl::Span<const int64_t> strides = view.strides;
+  return {reinterpret_cast<const unsigned char*>(view.data) +
+              batch * strides[0] + head * strides[1] + first * strides[2],
+          strides[2], strides[3], ElementOf(view.type)};
+}
 
-/// The keys, and the values, of a block, with their scales where they have
-/// some.
-RowSource KeysOf(const ValidatedProblem::Block& block, int64_t batch,
-                 int64_t head, int64_t first);
-RowSource ValuesOf(const ValidatedProblem::Block& block, int64_t batch,
-                   int64_t head, int64_t first);
+/// Which tensors of a block: its keys, or its values, with their scales.
+struct BlockTensors {
+  TensorView ValidatedProblem::Block::*rows;
+  std::optional<TensorView> ValidatedProblem::Block::*scales;
+};
+inline constexpr BlockTensors kKeys = {&ValidatedProblem::Block::key,
+                                       &ValidatedProblem::Block::key_scale};
+inline constexpr BlockTensors kValues = {&ValidatedProblem::Block::value,
+                                         &ValidatedProblem::Block::value_scale};
+
+/// Of these, the same, with scales where they have some.
+inline RowSource RowsOf(const ValidatedProblem::Block& block,
+                        const BlockTensors& tensors, int64_t batch,
+                        int64_t head, int64_t first) {
+  RowSource rows = RowsOf(block.*tensors.rows, batch, head, first);
+  if (const auto& scales = block.*tensors.scales) {
+    const absl::Span<const int64_t> strides = scales->strides;
+    rows.scales = reinterpret_cast<const unsigned char*>(scales->data) +
+                  batch * strides[0] + head * strides[1] + first * strides[2];
+    rows.scale_stride = strides[2];
+  }
+  return rows;
+}
 
 /// One head's part of a parameter: the rows of a (Hq, rows, columns) view, or
 /// a (Hq, columns) view as one row.

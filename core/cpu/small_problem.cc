@@ -74,12 +74,11 @@ class SmallRows {
 class SmallKeys {
  public:
   SmallKeys(const ValidatedProblem& problem, const Kernels& kernels,
-            TensorView ValidatedProblem::Block::*view, TileRows::RowsOfBlock of,
-            int64_t width)
+            const BlockTensors& of, int64_t width)
       : problem_(problem),
         of_(of),
         rows_(kernels,
-              problem.key_value.size() == 1 ? &(problem.key_value[0].*view)
+              problem.key_value.size() == 1 ? &(problem.key_value[0].*of.rows)
                                             : nullptr,
               width) {}
 
@@ -101,7 +100,7 @@ class SmallKeys {
 
  private:
   const ValidatedProblem& problem_;
-  TileRows::RowsOfBlock of_;
+  BlockTensors of_;
   SmallRows rows_;
 };
 
@@ -160,10 +159,8 @@ bool ComputeSmall(const ValidatedProblem& problem, const ResultPlaces& places,
   const FlushSubnormals fast;
   if (places.output_row_stride() % kFloat != 0) return false;
   SmallRows queries(kernels, &problem.query, problem.query_width);
-  SmallKeys keys(problem, kernels, &ValidatedProblem::Block::key, KeysOf,
-                 problem.key_width);
-  SmallKeys values(problem, kernels, &ValidatedProblem::Block::value, ValuesOf,
-                   problem.value_width);
+  SmallKeys keys(problem, kernels, kKeys, problem.key_width);
+  SmallKeys values(problem, kernels, kValues, problem.value_width);
   SmallArgs args = {};
   args.rows = problem.query_length;
   args.keys = problem.key_length;

@@ -17,13 +17,10 @@ const ValidatedProblem::Block& BlockOf(const ValidatedProblem& problem,
 /// several blocks (pages) they lie in several pieces.
 class TileRows {
  public:
-  /// KeysOf() or ValuesOf().
-  using RowsOfBlock = RowSource (*)(const ValidatedProblem::Block& block,
-                                    int64_t batch, int64_t head, int64_t first);
-
-  /// `keys` lies within [0, Lk]. The problem outlives it.
-  TileRows(const ValidatedProblem& problem, RowsOfBlock of, int64_t batch,
-           int64_t kv_head, const KeyRange& keys)
+  /// `of` is kKeys or kValues; `keys` lies within [0, Lk]. The problem outlives
+  /// it.
+  TileRows(const ValidatedProblem& problem, const BlockTensors& of,
+           int64_t batch, int64_t kv_head, const KeyRange& keys)
       : problem_(problem),
         of_(of),
         batch_(batch),
@@ -71,12 +68,12 @@ class TileRows {
   Piece PieceOf(const ValidatedProblem::Block& block, int64_t first,
                 int64_t most) const {
     const int64_t in_block = keys_.begin + first - block.first_key;
-    return {of_(block, batch_, kv_head_, in_block),
+    return {RowsOf(block, of_, batch_, kv_head_, in_block),
             std::min(most, block.key_count - in_block)};
   }
 
   const ValidatedProblem& problem_;
-  RowsOfBlock of_;
+  BlockTensors of_;
   int64_t batch_;
   int64_t kv_head_;
   KeyRange keys_;

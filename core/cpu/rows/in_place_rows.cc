@@ -9,9 +9,11 @@
 namespace attention::cpu {
 
 InPlaceRows::InPlaceRows(const ValidatedProblem& problem, const Plan& plan,
-                         const Kernels& kernels, Scratch& scratch)
+                         const Kernels& kernels, const BlockRows& rows,
+                         Scratch& scratch)
     : problem_(problem),
       kernels_(kernels),
+      rows_(rows),
       multiplies_bf16_(plan.bf16_terms > 0) {
   if (!plan.decode) return;
   key_stride_ = RoundUp(problem.key_width, kernels.lanes);
@@ -31,12 +33,12 @@ bool InPlaceRows::PointToReadable(const TileRows& rows, int64_t width,
                                   const unsigned char** table) const {
   bool readable = true;
   rows.ForEachPiece([&](const RowSource& some, int64_t at, int64_t count) {
-    const int64_t size = SizeOf(some.type);
-    readable = readable &&
-               (some.type != Element::kFloat16 || kernels_.reads_half) &&
-               (some.column_stride == size || width <= 1) &&
-               some.row_stride % size == 0 &&
-               reinterpret_cast<intptr_t>(some.data) % size == 0;
+    const int64_t size = SizeOf(some.type);  // a power of two
+    const int64_t bits = reinterpret_cast<intptr_t>(some.data) |  // NOLINT
+                         some.row_stride;
+    readable =
+        readable && (some.type != Element::kFloat16 || kernels_.reads_half) &&
+        (some.column_stride == size || width <= 1) && (bits & (size - 1)) == 0;
     PointTo(some, count, table + at);
   });
   return readable;
@@ -75,32 +77,42 @@ bool InPlaceRows::CopyScales(const TileRows& rows, float* to) const {
 
 // False where products of queries with elements may pass FP32's range before
 // they are multiplied by a scale.
-bool InPlaceRows::SumsFit(const InPlaceOperands& operands, int64_t rows) const {
-  const float most = kernels_.largest_magnitude(operands.queries,
-                                                rows * operands.query_stride);
-  return most <= 0x1p127F / (kMostScaledElement *
-                             static_cast<float>(problem_.key_width));
+bool InPlaceRows::SumsFit(const InPlaceOperands& operands) {
+  if (!sums_fit_) {
+    const float most = kernels_.largest_magnitude(
+        operands.queries, rows_.count() * operands.query_stride);
+    sums_fit_ = most <= 0x1p127F / (kMostScaledElement *
+                                    static_cast<float>(problem_.key_width));
+  }
+  return *sums_fit_;
 }
 
 bool InPlaceRows::ScalesFit(const InPlaceOperands& operands,
-                            const TileRows& keys, const TileRows& values,
-                            int64_t rows) const {
+                            const TileRows& keys, const TileRows& values) {
   return key_scales_ == nullptr ||
          (CopyScales(keys, key_scales_) && CopyScales(values, value_scales_) &&
-          SumsFit(operands, rows));
+          SumsFit(operands));
 }
 
 // Of elements with a scale, and of those that are multiplied as BF16, rows that
 // cannot be read where they lie are copied as they are: widened, they would be
 // rounded otherwise. Pages are many: each is looked at once.
-bool InPlaceRows::SetRows(const TileRows& keys, const TileRows& values) const {
-  const bool keys_lie = PointToReadable(keys, problem_.key_width, keys_);
-  const bool values_lie =
-      PointToReadable(values, problem_.value_width, values_);
-  if (keys_lie && values_lie) return true;
+bool InPlaceRows::SetRows(const KeyTile& tile, const TileRows& keys,
+                          const TileRows& values) const {
+  Readable readable = ahead_readable_;
+  if (tile.first_key == ahead_key_) {
+    std::copy_n(keys_ + ahead_, tile.count, keys_);
+    std::copy_n(values_ + ahead_, tile.count, values_);
+  } else {
+    readable = {PointToReadable(keys, problem_.key_width, keys_),
+                PointToReadable(values, problem_.value_width, values_)};
+  }
+  if (readable.keys && readable.values) return true;
   if (key_scales_ == nullptr && !multiplies_bf16_) return false;
-  if (!keys_lie) Copy(keys, problem_.key_width, widened_keys_, keys_);
-  if (!values_lie) Copy(values, problem_.value_width, widened_values_, values_);
+  if (!readable.keys) Copy(keys, problem_.key_width, widened_keys_, keys_);
+  if (!readable.values) {
+    Copy(values, problem_.value_width, widened_values_, values_);
+  }
   return true;
 }
 
@@ -118,13 +130,27 @@ void InPlaceRows::Widen(const TileRows& rows, int64_t width, float* to,
 
 // The kernels ask for a row of the next tile with each of this one. Beyond the
 // last key they ask for what follows it in memory: most likely the next head's.
-void InPlaceRows::SetRowsAhead(const TileRows& next, const TileRows& last,
-                               int64_t count, const unsigned char** to) {
-  PointTo(next, to);
-  if (next.count() == count) return;
-  RowSource behind = last.From(0).rows;
-  behind.data += behind.row_stride;
-  PointTo(behind, count - next.count(), to + next.count());
+bool InPlaceRows::PointAhead(const TileRows& rows, const TileRows& last,
+                             int64_t width, const unsigned char** table) const {
+  const TileRows next = rows.Next();
+  const bool readable = PointToReadable(next, width, table);
+  if (next.count() < rows.count()) {
+    RowSource behind = last.From(0).rows;
+    behind.data += behind.row_stride;
+    PointTo(behind, rows.count() - next.count(), table + next.count());
+  }
+  return readable;
+}
+
+void InPlaceRows::SetRowsAhead(const KeyTile& tile, const TileRows& keys,
+                               const TileRows& values) {
+  const KeyTile last = {problem_.key_length - 1, 1};
+  ahead_ = tile.count;
+  ahead_key_ = tile.first_key + tile.count;
+  ahead_readable_ = {PointAhead(keys, last.Keys(problem_, rows_),
+                                problem_.key_width, keys_ + ahead_),
+                     PointAhead(values, last.Values(problem_, rows_),
+                                problem_.value_width, values_ + ahead_)};
 }
 
 // The kernels do not read scales where they lie: their lines would be waited
@@ -140,10 +166,9 @@ void InPlaceRows::PrefetchScales(const TileRows& next) const {
   });
 }
 
-void InPlaceRows::SetTile(const BlockRows& rows, const KeyTile& tile,
-                          TileArgs& args) {
-  const TileRows keys = tile.Keys(problem_, rows);
-  const TileRows values = tile.Values(problem_, rows);
+void InPlaceRows::SetTile(const KeyTile& tile, TileArgs& args) {
+  const TileRows keys = tile.Keys(problem_, rows_);
+  const TileRows values = tile.Values(problem_, rows_);
   InPlaceOperands& operands = args.in_place;
   operands.keys = keys_;
   operands.values = values_;
@@ -151,22 +176,18 @@ void InPlaceRows::SetTile(const BlockRows& rows, const KeyTile& tile,
   operands.ahead = tile.count;
   operands.key_scales = key_scales_;
   operands.value_scales = value_scales_;
-  if (ScalesFit(operands, keys, values, rows.count()) &&
-      SetRows(keys, values)) {
+  if (ScalesFit(operands, keys, values) && SetRows(tile, keys, values)) {
     operands.type = keys.From(0).rows.type;
     PrefetchScales(keys.Next());
     PrefetchScales(values.Next());
-    const KeyTile last = {problem_.key_length - 1, 1};
-    SetRowsAhead(keys.Next(), last.Keys(problem_, rows), tile.count,
-                 keys_ + tile.count);
-    SetRowsAhead(values.Next(), last.Values(problem_, rows), tile.count,
-                 values_ + tile.count);
+    SetRowsAhead(tile, keys, values);
     return;
   }
   operands.type = Element::kFloat32;
   Widen(keys, problem_.key_width, widened_keys_, key_stride_, keys_);
   Widen(values, problem_.value_width, widened_values_, value_stride_, values_);
   operands.ahead = 0;  // nothing to ask for
+  ahead_key_ = -1;
 }
 
 }  // namespace attention::cpu

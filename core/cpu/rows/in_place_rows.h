@@ -2,6 +2,7 @@
 #define ATTENTION_CORE_CPU_ROWS_IN_PLACE_ROWS_H_
 
 #include <cstdint>
+#include <optional>
 
 #include "core/cpu/block_rows.h"
 #include "core/cpu/kernels/kernels.h"
@@ -17,42 +18,57 @@ namespace attention::cpu {
 /// copied, or widened, into scratch.
 class InPlaceRows {
  public:
-  /// Takes its memory from `scratch`, none for other plans; the others outlive
-  /// it.
+  /// For the rows of one pass. Takes its memory from `scratch`, none for other
+  /// plans; the others outlive it.
   InPlaceRows(const ValidatedProblem& problem, const Plan& plan,
-              const Kernels& kernels, Scratch& scratch);
+              const Kernels& kernels, const BlockRows& rows, Scratch& scratch);
 
   /// Fills in the rows of args.in_place, their type and scales, given queries.
   /// FP32 in place of another type: they were widened.
-  void SetTile(const BlockRows& rows, const KeyTile& tile, TileArgs& args);
+  void SetTile(const KeyTile& tile, TileArgs& args);
 
  private:
-  // False where the kernels cannot read some where they lie.
+  // Whether the kernels can read a tile's rows where they lie.
+  struct Readable {
+    bool keys;
+    bool values;
+  };
+
   bool PointToReadable(const TileRows& rows, int64_t width,
                        const unsigned char** table) const;
   static void Copy(const TileRows& rows, int64_t width, float* copy,
                    const unsigned char** table);
   bool CopyScales(const TileRows& rows, float* to) const;
   bool ScalesFit(const InPlaceOperands& operands, const TileRows& keys,
-                 const TileRows& values, int64_t rows) const;
-  bool SumsFit(const InPlaceOperands& operands, int64_t rows) const;
+                 const TileRows& values);
+  bool SumsFit(const InPlaceOperands& operands);
   // False where they have to be widened.
-  bool SetRows(const TileRows& keys, const TileRows& values) const;
-  static void SetRowsAhead(const TileRows& next, const TileRows& last,
-                           int64_t count, const unsigned char** to);
+  bool SetRows(const KeyTile& tile, const TileRows& keys,
+               const TileRows& values) const;
+  void SetRowsAhead(const KeyTile& tile, const TileRows& keys,
+                    const TileRows& values);
+  bool PointAhead(const TileRows& rows, const TileRows& last, int64_t width,
+                  const unsigned char** table) const;
   void PrefetchScales(const TileRows& next) const;
   void Widen(const TileRows& rows, int64_t width, float* to, int64_t stride,
              const unsigned char** table) const;
 
   const ValidatedProblem& problem_;
   const Kernels& kernels_;
+  const BlockRows& rows_;
   const bool multiplies_bf16_;
   int64_t room_ = 0;  // for scales
   // Where rows begin: of a tile's keys and of its values, each with those of
   // the next tile.
   const unsigned char** keys_ = nullptr;
   const unsigned char** values_ = nullptr;
-  float* key_scales_ = nullptr;  // of a tile's keys; null where they have none
+  // Which key the next tile begins with, from where on its rows are in both,
+  // and whether they can be read. None: a key that no tile begins with.
+  int64_t ahead_key_ = -1;
+  int64_t ahead_ = 0;
+  Readable ahead_readable_ = {};
+  std::optional<bool> sums_fit_;  // of the pass's queries
+  float* key_scales_ = nullptr;   // of a tile's keys; null where they have none
   float* value_scales_ = nullptr;
   float* widened_keys_ = nullptr;
   float* widened_values_ = nullptr;

@@ -17,16 +17,16 @@ struct KeyTile {
   int64_t count;
 
   TileRows Keys(const ValidatedProblem& problem, const BlockRows& rows) const {
-    return Rows(problem, rows, KeysOf);
+    return Rows(problem, rows, kKeys);
   }
   TileRows Values(const ValidatedProblem& problem,
                   const BlockRows& rows) const {
-    return Rows(problem, rows, ValuesOf);
+    return Rows(problem, rows, kValues);
   }
 
  private:
   TileRows Rows(const ValidatedProblem& problem, const BlockRows& rows,
-                TileRows::RowsOfBlock of) const {
+                const BlockTensors& of) const {
     return {problem,
             of,
             rows.batch(),

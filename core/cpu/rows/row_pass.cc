@@ -49,7 +49,7 @@ RowPass::RowPass(JobRun& run, const BlockRows& rows, Pass pass,
       stored_{pass, remaining},
       scoring_(MakeScoring(problem_, plan_, kernels_, pass, scratch)),
       values_(problem_, plan_, kernels_, pass, scratch),
-      in_place_rows_(problem_, plan_, kernels_, scratch),
+      in_place_rows_(problem_, plan_, kernels_, rows_, scratch),
       masks_(problem_, plan_, rows_, pass, scratch),
       states_(MakeStates(problem_, plan_, pass, scratch)),
       weights_(problem_, plan_, kernels_, rows_, stored_, run.places(),
@@ -102,7 +102,7 @@ void RowPass::SetTile(const KeyTile& tile) {
   args_.keys = tile.count;
   if (plan_.decode) {
     scoring_->SetInPlace(args_);
-    in_place_rows_.SetTile(rows_, tile, args_);
+    in_place_rows_.SetTile(tile, args_);
     args_.operands = OperandsInPlace(plan_, stored_.pass, args_);
   } else {
     scoring_->SetKeys(tile.Keys(problem_, rows_), args_);

@@ -26,7 +26,8 @@ float Median(float a, float b, float c) {
 RowSource KeyRow(const ValidatedProblem& problem, const BlockRows& rows,
                  int64_t key) {
   const ValidatedProblem::Block& block = BlockOf(problem, key);
-  return KeysOf(block, rows.batch(), rows.kv_head(), key - block.first_key);
+  return RowsOf(block, kKeys, rows.batch(), rows.kv_head(),
+                key - block.first_key);
 }
 
 }  // namespace
