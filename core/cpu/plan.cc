@@ -25,9 +25,10 @@ constexpr int64_t kKeptFloats = int64_t{192} * 1024;
 // and 528 rows are 2 and 5 % slower at 1,024 keys, 264 win 1 % over 528 on an
 // AVX-512 Xeon and have twice the pieces of work.
 constexpr int64_t kMostRows = 264;
-// Twice as many where keys and values have to be widened, too: 2 % less time in
-// FP16, on the Xeon as well; 6 % in INT8 that becomes BF16, on one with AMX.
-constexpr int64_t kMostRowsWidening = 528;
+// Twice as many where keys and values are smaller: 2 % less time in FP16, on
+// the Xeon as well; 2 to 6 % in BF16 and 6 % in INT8 on one with AMX, where
+// products take less of the time.
+constexpr int64_t kMostRowsOfSmallKeys = 528;
 // Smaller blocks make more pieces of work, each of which packs the keys anew;
 // from 48 to 192 rows one thread sees no difference at 384 rows of one head.
 constexpr int64_t kFewestRows = 96;
@@ -102,12 +103,12 @@ int64_t GroupsToCut(const ValidatedProblem& problem, const Plan& plan) {
   return problem.window.left ? plan.kv_groups / problem.batch : plan.kv_groups;
 }
 
-void ChooseRowBlock(bool widens, bool sums, int64_t groups,
+void ChooseRowBlock(bool small_keys, bool sums, int64_t groups,
                     int64_t floats_per_row, int64_t micro_rows, Plan& plan) {
   const int64_t fewest =
       std::clamp(kWideRowFloats / floats_per_row, micro_rows, kFewestWideRows);
   int64_t most = std::clamp(kRowFloats / floats_per_row, fewest,
-                            widens ? kMostRowsWidening : kMostRows);
+                            small_keys ? kMostRowsOfSmallKeys : kMostRows);
   if (plan.keeps_weights) {
     most = std::min(most,
                     kKeptFloats / plan.kept_stride / micro_rows * micro_rows);
@@ -271,9 +272,8 @@ Plan MakePlan(const ValidatedProblem& problem, const Kernels& kernels) {
   ChooseWeights(problem, row_floats, micro_rows, plan);
   // Of one byte: as BF16, whose rows take half the memory.
   const bool bytes = bf16 && IsScaledType(problem.key_type);
-  const bool widens =
-      bytes || (problem.key_type != DataType::kFloat32 && plan.bf16_terms != 1);
-  ChooseRowBlock(widens, problem.wanted.key_weights, GroupsToCut(problem, plan),
+  ChooseRowBlock(problem.key_type != DataType::kFloat32,
+                 problem.wanted.key_weights, GroupsToCut(problem, plan),
                  bytes ? row_floats / 2 : row_floats, micro_rows, plan);
   plan.blocks_per_group = CeilDivide(plan.rows_per_group, plan.row_block);
   plan.chunks_per_group =
