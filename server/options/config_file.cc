@@ -2,6 +2,7 @@
 
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
@@ -10,16 +11,27 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "core/nearest_name.h"
 #include "server/options/option_table.h"
 
 namespace attention::server {
 namespace {
 
-bool IsList(absl::string_view key) {
-  return absl::c_any_of(OptionTable(), [key](const OptionRow& row) {
-    return absl::StripPrefix(row.flag, "--") == key &&
-           std::holds_alternative<ListOption>(row.kind);
-  });
+absl::string_view KeyOf(const OptionRow& row) {
+  return absl::StripPrefix(row.flag, "--");
+}
+
+// Null where there is no such key.
+const OptionRow* RowOf(absl::string_view key) {
+  const auto row = absl::c_find_if(
+      OptionTable(), [key](const OptionRow& one) { return KeyOf(one) == key; });
+  return row == OptionTable().end() ? nullptr : &*row;
+}
+
+std::string NearestKey(absl::string_view key) {
+  std::vector<std::string> keys;
+  for (const OptionRow& row : OptionTable()) keys.emplace_back(KeyOf(row));
+  return NearestName(key, keys);
 }
 
 bool IsQuote(char c) { return c == '"' || c == '\''; }
@@ -97,7 +109,12 @@ std::vector<CLI::ConfigItem> ConfigFile::from_config(
     line.key = absl::StripAsciiWhitespace(all.substr(0, equals));
     const absl::string_view value =
         absl::StripAsciiWhitespace(all.substr(equals + 1));
-    const bool list = IsList(line.key);
+    const OptionRow* const row = RowOf(line.key);
+    if (row == nullptr) {
+      throw line.Wrong(absl::StrCat("unknown key (the nearest is ",
+                                    NearestKey(line.key), ")"));
+    }
+    const bool list = std::holds_alternative<ListOption>(row->kind);
     const std::vector<std::string> values =
         list ? line.Values(value) : std::vector{line.Value(value)};
     auto option = absl::c_find_if(options, [&line](const CLI::ConfigItem& one) {

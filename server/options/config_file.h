@@ -17,7 +17,7 @@ namespace attention::server {
 class ConfigFile final : public CLI::ConfigBase {
  public:
   /// CLI::ValidationError, which names the line and its key, for any other
-  /// line, a value that is empty, and a key that comes twice.
+  /// line, a key that is no option's or comes twice, and a value that is empty.
   std::vector<CLI::ConfigItem> from_config(std::istream& input) const override;
 };
 

@@ -3,13 +3,11 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "absl/strings/strip.h"
 #include "core/nearest_name.h"
 
 namespace attention::server {
 
-std::string Explain(const CLI::Error& error,
-                    const std::vector<std::string>& flags) {
+std::string Explain(const CLI::Error& error) {
   std::string text = error.what();
   if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr) {
     // "--grpc-port: 1 required INT missing"
@@ -20,13 +18,6 @@ std::string Explain(const CLI::Error& error,
     return absl::StrCat(
         "--config: ",
         absl::StrReplaceAll(text, {{"(missing?)", "(expected a file)"}}));
-  }
-  // CLI11's words for every unknown key.
-  absl::string_view key = text;
-  if (absl::ConsumePrefix(&key, "INI was not able to parse ")) {
-    const std::string nearest = NearestName(absl::StrCat("--", key), flags);
-    return absl::StrCat("--config: unknown key ", key, " (the nearest is ",
-                        absl::StripPrefix(nearest, "--"), ")");
   }
   return text;
 }

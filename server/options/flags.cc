@@ -198,7 +198,7 @@ ParsedFlags ParseFlags(const std::vector<std::string>& arguments,
     parsed.exit = {0, absl::StrCat(version.what(), "\n")};
     return parsed;
   } catch (const CLI::Error& error) {
-    return wrong(Explain(error, flags));
+    return wrong(Explain(error));
   }
   if (const auto unknown = app.remaining(); !unknown.empty()) {
     return wrong(ExplainUnknown(unknown.front(), flags));

@@ -180,11 +180,6 @@ TEST(WrongFlagsTest, AVariableIsRefusedLikeAFlagAndNamed) {
                     HasSubstr("(ATTENTION_GRPC_PORT in the environment)")));
 }
 
-TEST(WrongFlagsTest, AnUnknownKeyInTheFileIsRefused) {
-  EXPECT_THAT(FlagsRefusal({"--config", ConfigFile("grpc-prot = 3\n")}),
-              HasSubstr("unknown key grpc-prot (the nearest is grpc-port)"));
-}
-
 TEST(WrongFlagsTest, AValueInTheFileIsRefused) {
   EXPECT_THAT(FlagsRefusal({"--config", ConfigFile("grpc-port = 70000\n")}),
               HasSubstr("--grpc-port: 70000"));
@@ -229,6 +224,8 @@ INSTANTIATE_TEST_SUITE_P(
                   "line 1: http-host: 'b c' (expected one"},
         WrongLine{"NothingInAList", "http-host = a,,b\n",
                   "line 1: http-host: its value is missing"},
+        WrongLine{"UnknownKey", "# a comment\ngrpc-prot = 3\n",
+                  "line 2: grpc-prot: unknown key (the nearest is grpc-port)"},
         WrongLine{"Twice", "grpc-port = 1\nhttp-port = 2\ngrpc-port = 3\n",
                   "line 3: grpc-port: comes twice"}),
     [](const auto& row) { return std::string(row.param.name); });
