@@ -20,14 +20,20 @@ constexpr Element ElementOf(DataType type) {
                                        : Element::kFloat32;
 }
 
-/// Rows first ... of head (b, h) of a four-dimensional view. Inline, for pages
-/// are many.
+/// Where row `first` of head (b, h) begins, or its scale: of a view of four
+/// dimensions, or three. Inline, as what follows, for pages are many.
+inline const unsigned char* RowAt(const TensorView& view, int64_t batch,
+                                  int64_t head, int64_t first) {
+  const absl::Span<const int64_t> strides = view.strides;
+  return reinterpret_cast<const unsigned char*>(view.data) +
+         batch * strides[0] + head * strides[1] + first * strides[2];
+}
+
+/// Rows first ... of head (b, h) of a four-dimensional view.
 inline RowSource RowsOf(const TensorView& view, int64_t batch, int64_t head,
                         int64_t first) {
-  const absl::Span<const int64_t> strides = view.strides;
-  return {reinterpret_cast<const unsigned char*>(view.data) +
-              batch * strides[0] + head * strides[1] + first * strides[2],
-          strides[2], strides[3], ElementOf(view.type)};
+  return {RowAt(view, batch, head, first), view.strides[2], view.strides[3],
+          ElementOf(view.type)};
 }
 
 /// Which tensors of a block: its keys, or its values, with their scales.
@@ -46,10 +52,8 @@ inline RowSource RowsOf(const ValidatedProblem::Block& block,
                         int64_t head, int64_t first) {
   RowSource rows = RowsOf(block.*tensors.rows, batch, head, first);
   if (const auto& scales = block.*tensors.scales) {
-    const absl::Span<const int64_t> strides = scales->strides;
-    rows.scales = reinterpret_cast<const unsigned char*>(scales->data) +
-                  batch * strides[0] + head * strides[1] + first * strides[2];
-    rows.scale_stride = strides[2];
+    rows.scales = RowAt(*scales, batch, head, first);
+    rows.scale_stride = scales->strides[2];
   }
   return rows;
 }

@@ -84,11 +84,6 @@ inline void PointTo(const RowSource& rows, int64_t count,
                     const unsigned char** to) {
   for (int64_t i = 0; i < count; ++i) to[i] = rows.data + i * rows.row_stride;
 }
-inline void PointTo(const TileRows& rows, const unsigned char** to) {
-  rows.ForEachPiece([to](const RowSource& some, int64_t at, int64_t count) {
-    PointTo(some, count, to + at);
-  });
-}
 
 }  // namespace attention::cpu
 

@@ -34,8 +34,8 @@ bool InPlaceRows::PointToReadable(const TileRows& rows, int64_t width,
   bool readable = true;
   rows.ForEachPiece([&](const RowSource& some, int64_t at, int64_t count) {
     const int64_t size = SizeOf(some.type);  // a power of two
-    const int64_t bits = reinterpret_cast<intptr_t>(some.data) |  // NOLINT
-                         some.row_stride;
+    const int64_t bits =
+        reinterpret_cast<intptr_t>(some.data) | some.row_stride;
     readable =
         readable && (some.type != Element::kFloat16 || kernels_.reads_half) &&
         (some.column_stride == size || width <= 1) && (bits & (size - 1)) == 0;

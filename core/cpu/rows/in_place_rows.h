@@ -34,6 +34,7 @@ class InPlaceRows {
     bool values;
   };
 
+  // Sets where rows begin. False where the kernels cannot read some there.
   bool PointToReadable(const TileRows& rows, int64_t width,
                        const unsigned char** table) const;
   static void Copy(const TileRows& rows, int64_t width, float* copy,
@@ -47,6 +48,7 @@ class InPlaceRows {
                const TileRows& values) const;
   void SetRowsAhead(const KeyTile& tile, const TileRows& keys,
                     const TileRows& values);
+  // The same of the rows behind these.
   bool PointAhead(const TileRows& rows, const TileRows& last, int64_t width,
                   const unsigned char** table) const;
   void PrefetchScales(const TileRows& next) const;
