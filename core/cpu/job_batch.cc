@@ -84,7 +84,7 @@ void RunInPieces(const std::vector<AttentionJob*>& jobs,
   double multiplications = 0;
   for (AttentionJob* job : jobs) {
     JobRun& run = runs.emplace_back(*job, context, kernels);
-    pieces.Add(run.Begin());
+    pieces.Add(run.Begin(static_cast<int64_t>(jobs.size())));
     merges.Add(run.merges());
     multiplications += run.Multiplications();
   }

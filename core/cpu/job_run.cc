@@ -14,6 +14,12 @@
 #include "core/cpu/small_problem.h"
 
 namespace attention::cpu {
+namespace {
+
+// So many, and threads hardly wait for the last one: a guess.
+constexpr int64_t kPiecesOfThread = 8;
+
+}  // namespace
 
 JobRun::JobRun(AttentionJob& job, const RunContext& context,
                const Kernels& kernels)
@@ -46,7 +52,7 @@ const char* JobRun::KernelName() const {
   return lost_rows_ ? "fp32_tiles_and_differences" : "fp32_tiles";
 }
 
-int64_t JobRun::Begin() {
+int64_t JobRun::Begin(int64_t jobs) {
   if (plan_.blocks() == 0) return 0;
   try {
     scratch_bytes_ = RowBlockBytes(*this);
@@ -57,7 +63,11 @@ int64_t JobRun::Begin() {
     ExpectTiles(plan_.blocks() * KeyTiles());
     FindKeysOfEntries();
     key_sums_.Allocate();
-    if (plan_.splits == 1) return plan_.chunks();
+    if (!plan_.decode) return plan_.chunks();
+    blocks_of_entry_ = plan_.blocks() / problem_.batch;
+    blocks_in_turn_ = BlocksInTurn(jobs);
+    pieces_of_entry_ = CeilDivide(blocks_of_entry_, blocks_in_turn_);
+    if (plan_.splits == 1) return problem_.batch * pieces_of_entry_;
     FindSplits();
     return static_cast<int64_t>(splits_.size());
   } catch (const std::bad_alloc&) {
@@ -126,8 +136,25 @@ int64_t JobRun::SharedBytes() const {
          (SplitFloats() * static_cast<int64_t>(sizeof(float)) + kSplitBytes);
 }
 
-void JobRun::ComputeBlock(int64_t index) {
-  if (!ComputeRowBlock(*this, index)) stopped_ = true;
+// Blocks that take turns are one piece: fewer of them where several threads
+// would find too few pieces.
+int64_t JobRun::BlocksInTurn(int64_t jobs) const {
+  if (plan_.groups_in_turn == 1) return 1;
+  const int64_t threads = context_.workers.threads();
+  const int64_t wanted =
+      threads == 1 ? 1 : CeilDivide(kPiecesOfThread * threads, jobs);
+  return std::clamp<int64_t>(plan_.blocks() * plan_.splits / wanted, 1,
+                             plan_.groups_in_turn);
+}
+
+Blocks JobRun::BlocksOf(int64_t piece) const {
+  const int64_t first = piece % pieces_of_entry_ * blocks_in_turn_;
+  return {piece / pieces_of_entry_ * blocks_of_entry_ + first,
+          std::min(blocks_in_turn_, blocks_of_entry_ - first)};
+}
+
+void JobRun::Compute(const Blocks& blocks) {
+  if (!ComputeRowBlocks(*this, blocks)) stopped_ = true;
 }
 
 void JobRun::ComputeChunk(int64_t index) {
@@ -135,7 +162,7 @@ void JobRun::ComputeChunk(int64_t index) {
   for (int64_t block = plan_.FirstBlock(index);
        block < plan_.FirstBlock(index + 1); ++block) {
     if (Ended()) return;
-    ComputeBlock(block);
+    Compute({block, 1});
   }
 }
 
@@ -150,24 +177,27 @@ void JobRun::ComputeSmallEntry(int64_t batch) {
   const int64_t blocks = plan_.blocks() / problem_.batch;
   ExpectTiles(blocks * KeyTiles());
   for (int64_t n = 0; n < blocks && !Ended(); ++n) {
-    ComputeBlock(batch * blocks + n);
+    Compute({batch * blocks + n, 1});
   }
 }
 
 void JobRun::FindSplits() {
-  for (int64_t index = 0; index < plan_.blocks(); ++index) {
+  int64_t states = 0;
+  for (int64_t piece = 0; piece < problem_.batch * pieces_of_entry_; ++piece) {
+    const Blocks blocks = BlocksOf(piece);
     const KeyRange keys =
-        KeysOfRows(problem_, BlockRows(problem_, plan_, index));
+        KeysOfRows(problem_, BlockRows(problem_, plan_, blocks.first));
     const int64_t count = plan_.SplitsOf(keys);
     for (int64_t split = 0; split < count; ++split) {
-      splits_.push_back({.block = index,
+      splits_.push_back({.blocks = blocks,
                          .count = count,
                          .number = split,
+                         .state = states + split,
                          .keys = plan_.SplitKeys(keys, split)});
     }
+    states += blocks.count * count;
   }
-  const auto count = static_cast<int64_t>(splits_.size());
-  partials_.reset(new float[static_cast<size_t>(count * SplitFloats())]);
+  partials_.reset(new float[static_cast<size_t>(states * SplitFloats())]);
 }
 
 int64_t JobRun::merges() const {
@@ -179,10 +209,12 @@ int64_t JobRun::merges() const {
 void JobRun::ComputePiece(int64_t index) {
   if (Ended()) return;
   if (small_) return ComputeSmallEntry(index);
-  if (splits_.empty()) return ComputeChunk(index);
+  if (!plan_.decode) return ComputeChunk(index);
+  if (splits_.empty()) return Compute(BlocksOf(index));
   const Split& split = splits_[static_cast<size_t>(index)];
-  if (split.count == 1) return ComputeBlock(split.block);
-  if (!ComputeSplit(*this, split.block, split.keys, PartialOf(index))) {
+  if (split.count == 1) return Compute(split.blocks);
+  if (!ComputeSplit(*this, split.blocks, split.keys, PartialOf(split.state),
+                    split.count * SplitFloats())) {
     stopped_ = true;
   }
 }
@@ -194,8 +226,11 @@ void JobRun::ComputeMerge(int64_t index) {
   }
   const Split& split = splits_[static_cast<size_t>(index)];
   if (split.count == 1 || split.number > 0 || Ended()) return;
-  if (!MergeSplits(*this, split.block, split.count, PartialOf(index))) {
-    stopped_ = true;
+  for (int64_t n = 0; n < split.blocks.count && !Ended(); ++n) {
+    if (!MergeSplits(*this, split.blocks.first + n, split.count,
+                     PartialOf(split.state + n * split.count))) {
+      stopped_ = true;
+    }
   }
 }
 

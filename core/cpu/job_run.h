@@ -15,14 +15,22 @@
 
 namespace attention::cpu {
 
+/// Blocks of a job's plan that follow one another. Several are of one batch
+/// entry and take turns at each tile, up to Plan::groups_in_turn.
+struct Blocks {
+  int64_t first;
+  int64_t count;
+};
+
 /// One job on its way, piece by piece, and what its pieces share: first all
 /// pieces, then all merges, each on any thread and in any order.
 class JobRun {
  public:
   JobRun(AttentionJob& job, const RunContext& context, const Kernels& kernels);
 
-  /// How many pieces there are. Takes what memory they share.
-  int64_t Begin();
+  /// How many pieces there are, of one of `jobs` jobs that are computed
+  /// together. Takes what memory they share.
+  int64_t Begin(int64_t jobs = 1);
   void ComputePiece(int64_t index);
   /// How many merges there are: of splits, or of heads whose weights are
   /// summed.
@@ -68,11 +76,12 @@ class JobRun {
   void SetOutOfMemory() { out_of_memory_ = true; }
 
  private:
-  // One range of a block's keys.
+  // One range of the keys of blocks that take turns.
   struct Split {
-    int64_t block;
-    int64_t count;   // of the block's splits
+    Blocks blocks;
+    int64_t count;   // of a block's splits
     int64_t number;  // of this one among them
+    int64_t state;   // the place of the first block's
     KeyRange keys;
   };
 
@@ -84,14 +93,16 @@ class JobRun {
   void FindKeysOfEntries();
   void FindSplits();
   void GiveWay();
-  void ComputeBlock(int64_t index);
+  int64_t BlocksInTurn(int64_t jobs) const;
+  Blocks BlocksOf(int64_t piece) const;
+  void Compute(const Blocks& blocks);
   void ComputeChunk(int64_t index);
   void ComputeSmallEntry(int64_t batch);
   bool Ended() const {
     return stopped_ || out_of_memory_ || job_.stop.stop_requested();
   }
-  float* PartialOf(int64_t split) const {
-    return &partials_[static_cast<size_t>(split * SplitFloats())];
+  float* PartialOf(int64_t state) const {
+    return &partials_[static_cast<size_t>(state * SplitFloats())];
   }
 
   AttentionJob& job_;
@@ -104,7 +115,12 @@ class JobRun {
   // A piece is a batch entry, for the kernel of small problems.
   const bool small_;
   size_t scratch_bytes_ = 0;
-  // Where keys are split: all splits, block after block, and their states.
+  // Of a plan that decodes.
+  int64_t blocks_of_entry_ = 0;
+  int64_t blocks_in_turn_ = 1;  // of one entry, at most
+  int64_t pieces_of_entry_ = 0;
+  // Where keys are split: all splits, block after block, and their states, each
+  // block's one after the other.
   std::vector<Split> splits_;
   std::unique_ptr<float[]> partials_;
   // Per batch entry, for a scoring function that takes a centre from among

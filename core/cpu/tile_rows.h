@@ -29,12 +29,6 @@ class TileRows {
 
   int64_t count() const { return keys_.end - keys_.begin; }
 
-  /// As many rows of the head, or as are left, behind these.
-  TileRows Next() const {
-    const int64_t end = std::min(keys_.end + count(), problem_.key_length);
-    return {problem_, of_, batch_, kv_head_, {keys_.end, end}};
-  }
-
   /// Rows that lie in one piece.
   struct Piece {
     RowSource rows;

@@ -8,26 +8,30 @@
 
 namespace attention::cpu {
 
+InPlaceTables::InPlaceTables(const ValidatedProblem& problem, const Plan& plan,
+                             const Kernels& kernels, Scratch& scratch) {
+  if (!plan.decode) return;
+  key_stride = RoundUp(problem.key_width, kernels.lanes);
+  value_stride = plan.padded_value_width;
+  keys = scratch.Take<const unsigned char*>(2 * plan.key_tile);
+  values = scratch.Take<const unsigned char*>(2 * plan.key_tile);
+  if (IsScaledType(problem.key_type)) {
+    room = RoundUp(plan.key_tile, std::max(2 * kernels.lanes, kBf16Panel));
+    key_scales = scratch.Take<float>(room);
+    value_scales = scratch.Take<float>(room);
+  }
+  widened_keys = scratch.Take<float>(plan.key_tile * key_stride);
+  widened_values = scratch.Take<float>(plan.key_tile * value_stride);
+}
+
 InPlaceRows::InPlaceRows(const ValidatedProblem& problem, const Plan& plan,
                          const Kernels& kernels, const BlockRows& rows,
-                         Scratch& scratch)
+                         InPlaceTables& tables)
     : problem_(problem),
       kernels_(kernels),
       rows_(rows),
-      multiplies_bf16_(plan.bf16_terms > 0) {
-  if (!plan.decode) return;
-  key_stride_ = RoundUp(problem.key_width, kernels.lanes);
-  value_stride_ = plan.padded_value_width;
-  keys_ = scratch.Take<const unsigned char*>(2 * plan.key_tile);
-  values_ = scratch.Take<const unsigned char*>(2 * plan.key_tile);
-  if (IsScaledType(problem.key_type)) {
-    room_ = RoundUp(plan.key_tile, std::max(2 * kernels.lanes, kBf16Panel));
-    key_scales_ = scratch.Take<float>(room_);
-    value_scales_ = scratch.Take<float>(room_);
-  }
-  widened_keys_ = scratch.Take<float>(plan.key_tile * key_stride_);
-  widened_values_ = scratch.Take<float>(plan.key_tile * value_stride_);
-}
+      multiplies_bf16_(plan.bf16_terms > 0),
+      tables_(tables) {}
 
 bool InPlaceRows::PointToReadable(const TileRows& rows, int64_t width,
                                   const unsigned char** table) const {
@@ -71,8 +75,8 @@ bool InPlaceRows::CopyScales(const TileRows& rows, float* to) const {
       std::memcpy(to + at + n, some.scales + n * some.scale_stride, kSize);
     }
   });
-  std::fill(to + rows.count(), to + room_, 0.0F);
-  return kernels_.largest_magnitude(to, room_) <= kMostScaleInPlace;
+  std::fill(to + rows.count(), to + tables_.room, 0.0F);
+  return kernels_.largest_magnitude(to, tables_.room) <= kMostScaleInPlace;
 }
 
 // False where products of queries with elements may pass FP32's range before
@@ -89,9 +93,9 @@ bool InPlaceRows::SumsFit(const InPlaceOperands& operands) {
 
 bool InPlaceRows::ScalesFit(const InPlaceOperands& operands,
                             const TileRows& keys, const TileRows& values) {
-  return key_scales_ == nullptr ||
-         (CopyScales(keys, key_scales_) && CopyScales(values, value_scales_) &&
-          SumsFit(operands));
+  return tables_.key_scales == nullptr ||
+         (CopyScales(keys, tables_.key_scales) &&
+          CopyScales(values, tables_.value_scales) && SumsFit(operands));
 }
 
 // Of elements with a scale, and of those that are multiplied as BF16, rows that
@@ -99,19 +103,22 @@ bool InPlaceRows::ScalesFit(const InPlaceOperands& operands,
 // rounded otherwise. Pages are many: each is looked at once.
 bool InPlaceRows::SetRows(const KeyTile& tile, const TileRows& keys,
                           const TileRows& values) const {
-  Readable readable = ahead_readable_;
-  if (tile.first_key == ahead_key_) {
-    std::copy_n(keys_ + ahead_, tile.count, keys_);
-    std::copy_n(values_ + ahead_, tile.count, values_);
+  Readable readable = tables_.ahead_readable;
+  if (rows_.kv_head() == tables_.ahead_kv_head &&
+      tile.first_key == tables_.ahead_key) {
+    std::copy_n(tables_.keys + tables_.ahead, tile.count, tables_.keys);
+    std::copy_n(tables_.values + tables_.ahead, tile.count, tables_.values);
   } else {
-    readable = {PointToReadable(keys, problem_.key_width, keys_),
-                PointToReadable(values, problem_.value_width, values_)};
+    readable = {PointToReadable(keys, problem_.key_width, tables_.keys),
+                PointToReadable(values, problem_.value_width, tables_.values)};
   }
   if (readable.keys && readable.values) return true;
-  if (key_scales_ == nullptr && !multiplies_bf16_) return false;
-  if (!readable.keys) Copy(keys, problem_.key_width, widened_keys_, keys_);
+  if (tables_.key_scales == nullptr && !multiplies_bf16_) return false;
+  if (!readable.keys) {
+    Copy(keys, problem_.key_width, tables_.widened_keys, tables_.keys);
+  }
   if (!readable.values) {
-    Copy(values, problem_.value_width, widened_values_, values_);
+    Copy(values, problem_.value_width, tables_.widened_values, tables_.values);
   }
   return true;
 }
@@ -130,33 +137,34 @@ void InPlaceRows::Widen(const TileRows& rows, int64_t width, float* to,
 
 // The kernels ask for a row of the next tile with each of this one. Beyond the
 // last key they ask for what follows it in memory: most likely the next head's.
-bool InPlaceRows::PointAhead(const TileRows& rows, const TileRows& last,
-                             int64_t width, const unsigned char** table) const {
-  const TileRows next = rows.Next();
+bool InPlaceRows::PointAhead(const TileRows& next, const TileRows& last,
+                             int64_t count, int64_t width,
+                             const unsigned char** table) const {
   const bool readable = PointToReadable(next, width, table);
-  if (next.count() < rows.count()) {
+  if (next.count() < count) {
     RowSource behind = last.From(0).rows;
     behind.data += behind.row_stride;
-    PointTo(behind, rows.count() - next.count(), table + next.count());
+    PointTo(behind, count - next.count(), table + next.count());
   }
   return readable;
 }
 
-void InPlaceRows::SetRowsAhead(const KeyTile& tile, const TileRows& keys,
-                               const TileRows& values) {
-  const KeyTile last = {problem_.key_length - 1, 1};
-  ahead_ = tile.count;
-  ahead_key_ = tile.first_key + tile.count;
-  ahead_readable_ = {PointAhead(keys, last.Keys(problem_, rows_),
-                                problem_.key_width, keys_ + ahead_),
-                     PointAhead(values, last.Values(problem_, rows_),
-                                problem_.value_width, values_ + ahead_)};
+void InPlaceRows::SetRowsAhead(int64_t count, const TileOfRows& next) {
+  const TileOfRows last = {{problem_.key_length - 1, 1}, next.rows};
+  tables_.ahead = count;
+  tables_.ahead_kv_head = next.rows.kv_head();
+  tables_.ahead_key = next.tile.first_key;
+  tables_.ahead_readable = {
+      PointAhead(next.Keys(problem_), last.Keys(problem_), count,
+                 problem_.key_width, tables_.keys + count),
+      PointAhead(next.Values(problem_), last.Values(problem_), count,
+                 problem_.value_width, tables_.values + count)};
 }
 
 // The kernels do not read scales where they lie: their lines would be waited
 // for when they are copied.
 void InPlaceRows::PrefetchScales(const TileRows& next) const {
-  if (key_scales_ == nullptr) return;
+  if (tables_.key_scales == nullptr) return;
   next.ForEachPiece([](const RowSource& some, int64_t /*at*/, int64_t count) {
     const int64_t in_line =
         kLine / std::max<int64_t>(1, std::abs(some.scale_stride));
@@ -166,28 +174,31 @@ void InPlaceRows::PrefetchScales(const TileRows& next) const {
   });
 }
 
-void InPlaceRows::SetTile(const KeyTile& tile, TileArgs& args) {
+void InPlaceRows::SetTile(const KeyTile& tile, const TileOfRows& next,
+                          TileArgs& args) {
   const TileRows keys = tile.Keys(problem_, rows_);
   const TileRows values = tile.Values(problem_, rows_);
   InPlaceOperands& operands = args.in_place;
-  operands.keys = keys_;
-  operands.values = values_;
+  operands.keys = tables_.keys;
+  operands.values = tables_.values;
   operands.value_width = problem_.value_width;
   operands.ahead = tile.count;
-  operands.key_scales = key_scales_;
-  operands.value_scales = value_scales_;
+  operands.key_scales = tables_.key_scales;
+  operands.value_scales = tables_.value_scales;
   if (ScalesFit(operands, keys, values) && SetRows(tile, keys, values)) {
     operands.type = keys.From(0).rows.type;
-    PrefetchScales(keys.Next());
-    PrefetchScales(values.Next());
-    SetRowsAhead(tile, keys, values);
+    PrefetchScales(next.Keys(problem_));
+    PrefetchScales(next.Values(problem_));
+    SetRowsAhead(tile.count, next);
     return;
   }
   operands.type = Element::kFloat32;
-  Widen(keys, problem_.key_width, widened_keys_, key_stride_, keys_);
-  Widen(values, problem_.value_width, widened_values_, value_stride_, values_);
+  Widen(keys, problem_.key_width, tables_.widened_keys, tables_.key_stride,
+        tables_.keys);
+  Widen(values, problem_.value_width, tables_.widened_values,
+        tables_.value_stride, tables_.values);
   operands.ahead = 0;  // nothing to ask for
-  ahead_key_ = -1;
+  tables_.ahead_kv_head = -1;
 }
 
 }  // namespace attention::cpu

@@ -1,6 +1,7 @@
 #ifndef ATTENTION_CORE_CPU_ROWS_KEY_TILE_H_
 #define ATTENTION_CORE_CPU_ROWS_KEY_TILE_H_
 
+#include <algorithm>
 #include <cstdint>
 
 #include "core/cpu/block_rows.h"
@@ -15,6 +16,12 @@ namespace attention::cpu {
 struct KeyTile {
   int64_t first_key;  // among all keys
   int64_t count;
+
+  /// As many keys, or as are left, behind these.
+  KeyTile Next(const ValidatedProblem& problem) const {
+    const int64_t end = first_key + count;
+    return {end, std::min(count, problem.key_length - end)};
+  }
 
   TileRows Keys(const ValidatedProblem& problem, const BlockRows& rows) const {
     return Rows(problem, rows, kKeys);
@@ -32,6 +39,19 @@ struct KeyTile {
             rows.batch(),
             rows.kv_head(),
             {first_key, first_key + count}};
+  }
+};
+
+/// A tile of the keys that some rows attend.
+struct TileOfRows {
+  KeyTile tile;
+  const BlockRows& rows;
+
+  TileRows Keys(const ValidatedProblem& problem) const {
+    return tile.Keys(problem, rows);
+  }
+  TileRows Values(const ValidatedProblem& problem) const {
+    return tile.Values(problem, rows);
   }
 };
 

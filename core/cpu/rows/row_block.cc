@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <new>
+#include <optional>
 
+#include "absl/container/fixed_array.h"
 #include "core/cpu/block_rows.h"
 #include "core/cpu/flush_subnormals.h"
 #include "core/cpu/rows/row_pass.h"
@@ -12,6 +14,8 @@
 
 namespace attention::cpu {
 namespace {
+
+KeyRange AllKeys(const JobRun& run) { return {0, run.problem().key_length}; }
 
 // Computes the rows that a pass remains for together with those between them
 // and the others of their micro-tiles: which rows share one shows in their last
@@ -31,8 +35,11 @@ bool RunPass(JobRun& run, const BlockRows& rows, Pass pass,
   const BlockRows some = rows.Some(begin, end - begin);
   Pass* const of_some = &remaining[static_cast<size_t>(begin)];
   Scratch scratch(memory);
+  TileRoom room(run, scratch);
+  RowPasses one(1);
+  one[0].emplace(run, some, pass, of_some, room, scratch);
   Remaining next;
-  if (!RowPass(run, some, pass, of_some, scratch).Run(next)) return false;
+  if (!RowPass::Sweep(one, AllKeys(run)) || !one[0]->Finish(next)) return false;
   for (size_t r = 0; r < next.size(); ++r) {
     if (next[r] != Pass::kAttend) of_some[r] = next[r];
   }
@@ -43,13 +50,23 @@ bool RunPass(JobRun& run, const BlockRows& rows, Pass pass,
 bool RunScores(JobRun& run, const BlockRows& rows, std::byte* memory) {
   if (!run.problem().wanted.scores) return true;
   Scratch scratch(memory);
-  return RowPass(run, rows, Pass::kScores, nullptr, scratch).RunScores();
+  TileRoom room(run, scratch);
+  return RowPass(run, rows, Pass::kScores, nullptr, room, scratch).RunScores();
 }
 
-// Calls work(block, remaining) on a block that has its memory, then computes
-// what remains; by then the block's memory is theirs.
+bool RunRemaining(JobRun& run, int64_t index, Remaining& remaining,
+                  std::byte* memory) {
+  if (remaining.empty() && !run.problem().wanted.scores) return true;
+  const BlockRows rows(run.problem(), run.plan(), index);
+  return RunPass(run, rows, Pass::kDifferences, remaining, memory) &&
+         RunPass(run, rows, Pass::kUniform, remaining, memory) &&
+         RunScores(run, rows, memory);
+}
+
+// Calls work(blocks, what remains of each) on blocks that have their memory,
+// then computes what remains; by then the blocks' memory is theirs.
 template <typename Work>
-bool WithMemory(JobRun& run, int64_t index, const Work& work) {
+bool WithMemory(JobRun& run, const Blocks& blocks, const Work& work) {
   const ThreadMemory lease(run.scratch_bytes());
   std::byte* const memory = lease.get();
   if (memory == nullptr) {
@@ -58,16 +75,24 @@ bool WithMemory(JobRun& run, int64_t index, const Work& work) {
   }
   try {
     const FlushSubnormals fast;
-    const BlockRows rows(run.problem(), run.plan(), index);
-    Remaining remaining;
+    const auto count = static_cast<size_t>(blocks.count);
+    absl::FixedArray<Remaining, 1> remaining(count);
     {
       Scratch scratch(memory);
-      RowPass block(run, rows, Pass::kAttend, nullptr, scratch);
-      if (!work(block, remaining)) return false;
+      TileRoom room(run, scratch);
+      RowPasses passes(count);
+      int64_t index = blocks.first;
+      for (std::optional<RowPass>& pass : passes) {
+        pass.emplace(run, BlockRows(run.problem(), run.plan(), index++),
+                     Pass::kAttend, nullptr, room, scratch);
+      }
+      if (!work(passes, remaining)) return false;
     }
-    return RunPass(run, rows, Pass::kDifferences, remaining, memory) &&
-           RunPass(run, rows, Pass::kUniform, remaining, memory) &&
-           RunScores(run, rows, memory);
+    int64_t index = blocks.first;
+    for (Remaining& of_block : remaining) {
+      if (!RunRemaining(run, index++, of_block, memory)) return false;
+    }
+    return true;
   } catch (const std::bad_alloc&) {
     run.SetOutOfMemory();
     return false;
@@ -85,32 +110,44 @@ size_t RowBlockBytes(JobRun& run) {
       continue;
     }
     if (pass == Pass::kScores && !run.problem().wanted.scores) continue;
+    const int64_t in_turn =
+        pass == Pass::kAttend ? run.plan().groups_in_turn : 1;
     Scratch count;
-    const RowPass block(run, rows, pass, nullptr, count);
+    TileRoom room(run, count);
+    for (int64_t n = 0; n < in_turn; ++n) {
+      const RowPass block(run, rows, pass, nullptr, room, count);
+    }
     bytes = std::max(bytes, count.used());
   }
   return bytes;
 }
 
-bool ComputeRowBlock(JobRun& run, int64_t index) {
-  return WithMemory(run, index, [](RowPass& block, Remaining& remaining) {
-    return block.Run(remaining);
+bool ComputeRowBlocks(JobRun& run, const Blocks& blocks) {
+  return WithMemory(run, blocks, [&run](RowPasses& passes, auto& remaining) {
+    if (!RowPass::Sweep(passes, AllKeys(run))) return false;
+    for (size_t n = 0; n < passes.size(); ++n) {
+      if (!passes[n]->Finish(remaining[n])) return false;
+    }
+    return true;
   });
 }
 
-bool ComputeSplit(JobRun& run, int64_t index, const KeyRange& keys,
-                  float* partial) {
-  return WithMemory(run, index, [&keys, partial](RowPass& block, Remaining&) {
-    return block.RunSplit(keys, partial);
+bool ComputeSplit(JobRun& run, const Blocks& blocks, const KeyRange& keys,
+                  float* partial, int64_t apart) {
+  return WithMemory(run, blocks, [&](RowPasses& passes, auto& /*remaining*/) {
+    if (!RowPass::Sweep(passes, keys)) return false;
+    for (size_t n = 0; n < passes.size(); ++n) {
+      passes[n]->StoreSplit(partial + static_cast<int64_t>(n) * apart);
+    }
+    return true;
   });
 }
 
 bool MergeSplits(JobRun& run, int64_t index, int64_t splits,
                  const float* partials) {
-  return WithMemory(run, index,
-                    [splits, partials](RowPass& block, Remaining& remaining) {
-                      return block.RunMerge(partials, splits, remaining);
-                    });
+  return WithMemory(run, {index, 1}, [&](RowPasses& passes, auto& remaining) {
+    return passes[0]->RunMerge(partials, splits, remaining[0]);
+  });
 }
 
 }  // namespace attention::cpu

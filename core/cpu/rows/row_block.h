@@ -8,20 +8,20 @@
 
 namespace attention::cpu {
 
-/// Bytes of scratch that any block of the job takes; its plan has one or more.
+/// Bytes of scratch that any blocks of the job take; its plan has one or more.
 size_t RowBlockBytes(JobRun& run);
 
-/// Computes block `index` of the job's plan: a few rows of one kv group against
-/// all their keys, and stores its results. False once the job was stopped or is
-/// out of memory.
-bool ComputeRowBlock(JobRun& run, int64_t index);
+/// Computes blocks of the job's plan, each a few rows of one kv group against
+/// all their keys, and stores their results. Several take turns at each tile.
+/// False once the job was stopped or is out of memory.
+bool ComputeRowBlocks(JobRun& run, const Blocks& blocks);
 
 /// The same in two steps, where a block's keys are split (Plan::SplitsOf):
-/// first every split, its rows' unfinished states put into `partial` (rows of
-/// plan().partial_floats()), then all splits of a block together, one after the
-/// other.
-bool ComputeSplit(JobRun& run, int64_t index, const KeyRange& keys,
-                  float* partial);
+/// first every split, the unfinished states of each block's rows put into
+/// `partial` (rows of plan().partial_floats()), `apart` floats from those of
+/// the block before, then all splits of a block together, one after the other.
+bool ComputeSplit(JobRun& run, const Blocks& blocks, const KeyRange& keys,
+                  float* partial, int64_t apart);
 bool MergeSplits(JobRun& run, int64_t index, int64_t splits,
                  const float* partials);
 

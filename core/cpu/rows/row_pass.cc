@@ -39,8 +39,13 @@ BlockStates MakeStates(const ValidatedProblem& problem, const Plan& plan,
 
 }  // namespace
 
+TileRoom::TileRoom(const JobRun& run, Scratch& scratch)
+    : in_place(run.problem(), run.plan(), run.kernels(), scratch),
+      scores(scratch.Take<float>(kScoreRows * kScoreStride)),
+      unnormalised(scratch.Take<float>(kMaxMicroRows * kScoreStride)) {}
+
 RowPass::RowPass(JobRun& run, const BlockRows& rows, Pass pass,
-                 const Pass* remaining, Scratch& scratch)
+                 const Pass* remaining, TileRoom& room, Scratch& scratch)
     : run_(run),
       problem_(run.problem()),
       plan_(run.plan()),
@@ -49,7 +54,7 @@ RowPass::RowPass(JobRun& run, const BlockRows& rows, Pass pass,
       stored_{pass, remaining},
       scoring_(MakeScoring(problem_, plan_, kernels_, pass, scratch)),
       values_(problem_, plan_, kernels_, pass, scratch),
-      in_place_rows_(problem_, plan_, kernels_, rows_, scratch),
+      in_place_rows_(problem_, plan_, kernels_, rows_, room.in_place),
       masks_(problem_, plan_, rows_, pass, scratch),
       states_(MakeStates(problem_, plan_, pass, scratch)),
       weights_(problem_, plan_, kernels_, rows_, stored_, run.places(),
@@ -57,8 +62,8 @@ RowPass::RowPass(JobRun& run, const BlockRows& rows, Pass pass,
       scores_(problem_, plan_, kernels_, rows_, run.places(), pass, scratch),
       keys_{0, problem_.key_length},
       output_rows_(scratch.Take<unsigned char*>(plan_.row_block)) {
-  args_.scores = scratch.Take<float>(kScoreRows * kScoreStride);
-  args_.unnormalised = scratch.Take<float>(kMaxMicroRows * kScoreStride);
+  args_.scores = room.scores;
+  args_.unnormalised = room.unnormalised;
 }
 
 void RowPass::Begin() {
@@ -93,16 +98,17 @@ bool RowPass::ForEachTile(const Visit& visit) {
   for (int64_t first = first_key; first < last_key; first += plan_.key_tile) {
     if (stored_.pass != Pass::kAttend) run_.ExpectTiles(1);
     if (!run_.BeginTile()) return false;
-    visit(KeyTile{first, std::min(plan_.key_tile, last_key - first)});
+    const KeyTile tile = {first, std::min(plan_.key_tile, last_key - first)};
+    if (!visit(tile)) return false;
   }
   return true;
 }
 
-void RowPass::SetTile(const KeyTile& tile) {
+void RowPass::SetTile(const KeyTile& tile, const TileOfRows& next) {
   args_.keys = tile.count;
   if (plan_.decode) {
     scoring_->SetInPlace(args_);
-    in_place_rows_.SetTile(tile, args_);
+    in_place_rows_.SetTile(tile, next, args_);
     args_.operands = OperandsInPlace(plan_, stored_.pass, args_);
   } else {
     scoring_->SetKeys(tile.Keys(problem_, rows_), args_);
@@ -111,17 +117,33 @@ void RowPass::SetTile(const KeyTile& tile) {
   masks_.SetTile(tile, args_);
 }
 
-bool RowPass::Sweep() {
-  return ForEachTile([this](const KeyTile& tile) {
-    SetTile(tile);
-    if (plan_.keeps_weights) {
-      weights_.BeginTile(tile, tile.first_key + tile.count == masks_.all().end);
+void RowPass::Attend(const KeyTile& tile, const TileOfRows& next) {
+  SetTile(tile, next);
+  if (plan_.keeps_weights) {
+    weights_.BeginTile(tile, tile.first_key + tile.count == masks_.all().end);
+  }
+  if (!plan_.decode) {
+    SetPrefetch(problem_, run_.places(), plan_, rows_, masks_.all(), tile,
+                args_.prefetch);
+  }
+  kernels_.attend_tile(args_);
+}
+
+bool RowPass::Sweep(RowPasses& passes, const KeyRange& keys) {
+  for (std::optional<RowPass>& pass : passes) {
+    pass->keys_ = keys;
+    pass->Begin();
+  }
+  RowPass& first = *passes.front();
+  return first.ForEachTile([&](const KeyTile& tile) {
+    const TileOfRows behind = {tile.Next(first.problem_), first.rows_};
+    for (size_t n = 0; n < passes.size(); ++n) {
+      if (n > 0 && !first.run_.BeginTile()) return false;
+      const bool last = n + 1 == passes.size();
+      passes[n]->Attend(tile,
+                        last ? behind : TileOfRows{tile, passes[n + 1]->rows_});
     }
-    if (!plan_.decode) {
-      SetPrefetch(problem_, run_.places(), plan_, rows_, masks_.all(), tile,
-                  args_.prefetch);
-    }
-    kernels_.attend_tile(args_);
+    return true;
   });
 }
 
@@ -135,6 +157,7 @@ bool RowPass::StoreWeights(const Remaining& remaining) {
     if (plan_.keeps_weights) run_.ExpectTiles(1);
     SetTile(tile);
     weights_.StoreTile(tile, args_);
+    return true;
   };
   if (needs && !ForEachTile(store)) return false;
   weights_.Finish();
@@ -213,26 +236,18 @@ bool RowPass::Finish(Remaining& remaining) {
   return true;
 }
 
-bool RowPass::Run(Remaining& remaining) {
-  Begin();
-  return Sweep() && Finish(remaining);
-}
-
 bool RowPass::RunScores() {
   Begin();
   scores_.Begin(*scoring_);
   return ForEachTile([this](const KeyTile& tile) {
     SetTile(tile);
     scores_.StoreTile(tile, args_);
+    return true;
   });
 }
 
-bool RowPass::RunSplit(const KeyRange& keys, float* partial) {
-  keys_ = keys;
-  Begin();
-  if (!Sweep()) return false;
+void RowPass::StoreSplit(float* partial) const {
   states_.StoreSplit(rows_.count(), partial);
-  return true;
 }
 
 bool RowPass::RunMerge(const float* partials, int64_t splits,

@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
+#include "absl/container/fixed_array.h"
 #include "core/cpu/block_rows.h"
 #include "core/cpu/job_run.h"
 #include "core/cpu/rows/block_states.h"
@@ -19,6 +21,20 @@
 
 namespace attention::cpu {
 
+/// What a tile is computed in. Passes of one thread that take turns share it.
+struct TileRoom {
+  /// Takes its memory from `scratch`.
+  TileRoom(const JobRun& run, Scratch& scratch);
+
+  InPlaceTables in_place;
+  float* scores;
+  float* unnormalised;
+};
+
+class RowPass;
+/// Most often one, which then is where this is.
+using RowPasses = absl::FixedArray<std::optional<RowPass>, 1>;
+
 /// Some rows of one kv group on their way through the kernels, in one pass:
 /// tile after tile, then what makes results of their states.
 class RowPass {
@@ -27,15 +43,20 @@ class RowPass {
   /// results are stored for those that it names. Takes its memory from
   /// `scratch`; the others outlive it.
   RowPass(JobRun& run, const BlockRows& rows, Pass pass, const Pass* remaining,
-          Scratch& scratch);
+          TileRoom& room, Scratch& scratch);
   RowPass(const RowPass&) = delete;  // the kernels are told where it is
   RowPass& operator=(const RowPass&) = delete;
 
-  /// Everything, from the queries to the stored results. Rows that another pass
-  /// is to compute are told in `remaining`, which is left empty without any.
-  bool Run(Remaining& remaining);
-  /// One range of the keys alone; `partial` takes the rows' states.
-  bool RunSplit(const KeyRange& keys, float* partial);
+  /// Sweeps over the keys, or over those in `keys`: at each tile all passes
+  /// take turns. They are one, or such as attend the same keys of one batch
+  /// entry (Plan::groups_in_turn). False once the job was stopped.
+  static bool Sweep(RowPasses& passes, const KeyRange& keys);
+  /// Behind it: stores the results. Rows that another pass is to compute are
+  /// told in `remaining`, which is left empty without any.
+  bool Finish(Remaining& remaining);
+  /// In place of it, where one range of the keys was swept over: `partial`
+  /// takes the rows' states.
+  void StoreSplit(float* partial) const;
   /// Of Pass::kScores: scores alone (WantedOutputs::scores).
   bool RunScores();
   /// The rest, given the states of `splits` splits, in order.
@@ -45,10 +66,12 @@ class RowPass {
   void Begin();
   template <typename Visit>
   bool ForEachTile(const Visit& visit);
-  void SetTile(const KeyTile& tile);
-  bool Sweep();
+  void SetTile(const KeyTile& tile, const TileOfRows& next);
+  void SetTile(const KeyTile& tile) {
+    SetTile(tile, {tile.Next(problem_), rows_});
+  }
+  void Attend(const KeyTile& tile, const TileOfRows& next);
   bool StoreWeights(const Remaining& remaining);
-  bool Finish(Remaining& remaining);
   SoftmaxState<double> WithSink(int64_t row, double& sum) const;
   void FinishSoftmax();
   void StoreOutput();

@@ -36,7 +36,8 @@ namespace attention::cpu {
 ///    the epilogue, of keys that still take part after it.
 /// 2. After the last tile RowPass asks Lost() for every row, and gives back
 ///    those that are, as rows that remain for Pass::kDifferences.
-/// 3. ComputeRowBlock (rows/row_block.cc) sends them through a second pass with
+/// 3. ComputeRowBlocks (rows/row_block.cc) sends them through a second pass
+/// with
 ///    GaussianDifferences, of which nothing cancels, and stores them in the
 ///    place of the first one's results. A row in which that finds no key that
 ///    takes part, for all are infinitely far, goes on to Pass::kUniform if the
