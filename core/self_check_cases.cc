@@ -140,6 +140,13 @@ std::vector<SelfCheckCase> SelfCheckCases() {
           .WithDropout()
           .AtOnce());
   add(SelfCheckCase("FP32 band, bias, softcap", {.width = 130}).WithBand());
+  add(SelfCheckCase("FP32 many rows",
+                    {.query_length = 150, .key_length = 200, .width = 64})
+          .WithCausal()
+          .AtOnce());
+  add(SelfCheckCase("FP32 many wide rows, band, bias, softcap",
+                    {.query_length = 150, .key_length = 200, .width = 130})
+          .WithBand());
   add(SelfCheckCase("FP32 ALiBi, sinks", {.wanted = kAll}).WithAlibiAndSinks());
   add(SelfCheckCase("FP32 additive", {.wanted = kAll}).WithAdditive(33));
   add(SelfCheckCase("FP32 Gaussian", {.width = 3, .wanted = kAll})

@@ -17,7 +17,8 @@ namespace {
 auto ClassOf(const Plan& plan, const AttentionArgs& args) {
   const bool mma = plan.method == Method::kMma;
   return std::tuple(mma, args.score, mma ? args.query.type : Element::kFloat32,
-                    mma ? MmaWidth(args) : 0, mma ? MmaRows(args) : 0,
+                    mma ? MmaWidth(args) : 0,
+                    mma ? MmaRows(args) : AttendSide(args),
                     args.value.width <= 64);
 }
 

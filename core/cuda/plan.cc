@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
@@ -120,7 +119,7 @@ absl::Status CheckSupport(const ValidatedProblem& problem,
                                          problem.value_width,
                                          problem.hidden_width};
   const int64_t widest = *std::max_element(widths.begin(), widths.end());
-  if (widest > std::numeric_limits<int32_t>::max()) {
+  if (widest > kMostWidth) {
     return LeftToCpu(absl::StrCat("rows of ", widest, " elements"));
   }
   // Every head has a block of its own, at least.

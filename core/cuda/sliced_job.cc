@@ -22,7 +22,8 @@ constexpr int64_t kLeastShare = 8;
 // Rows are cut between tiles of every kernel, and never so that fewer are left:
 // keys are not split then.
 constexpr int64_t kRowUnit = kWgmmaRows;
-static_assert(kRowUnit % kAttendRows == 0 && kRowUnit % MmaMostRows(64) == 0);
+static_assert(kRowUnit % (2 * kAttendRows) == 0 &&
+              kRowUnit % MmaMostRows(64) == 0);
 
 Range QueryHeads(const ValidatedProblem& problem, const Range& kv_heads) {
   const int64_t each = problem.query_heads / problem.kv_heads;

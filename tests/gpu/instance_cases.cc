@@ -42,8 +42,11 @@ std::string MmaName(absl::string_view type, int64_t width, int64_t rows,
                       options ? "_options" : "_plain");
 }
 
-std::string TilesName(absl::string_view kernel, Score score, int groups) {
-  return absl::StrCat(kernel, "_", NameOf(score), "_Dv", groups * 64);
+// side: AttendSide().
+std::string TilesName(absl::string_view kernel, Score score, int groups,
+                      int side = 1) {
+  return absl::StrCat(kernel, "_", NameOf(score), "_Dv", groups * 64,
+                      side == 2 ? "_rows128" : "");
 }
 
 // Everything at once that a plain score has not.
@@ -184,6 +187,25 @@ ProblemSpec TilesSpec(Score score, int64_t value_width) {
   return spec;
 }
 
+// attend's with tiles of 128 rows.
+void AddLargeTilesCases(std::vector<InstanceCase>& cases) {
+  for (const int groups : {1, 2}) {
+    InstanceCase made;
+    made.name = made.instance = TilesName("attend", Score::kDot, groups, 2);
+    made.spec = TilesSpec(Score::kDot, int64_t{groups} * 50);
+    made.spec.query_length = 150;
+    made.spec.key_length = 300;
+    made.spec.wanted = kNoWeights;
+    cases.push_back(made);
+    AddWithOptions(made, cases);
+    made.name += "_split";
+    made.spec.query_heads = 8;
+    made.spec.query_length = 20;
+    made.spec.key_length = 3000;
+    cases.push_back(made);
+  }
+}
+
 // attend's, weights' and recompute's.
 void AddTilesCases(Score score, std::vector<InstanceCase>& cases) {
   for (const int groups : {1, 2}) {
@@ -233,6 +255,7 @@ std::vector<InstanceCase> InstanceCases() {
   for (const Score score : {Score::kDot, Score::kAdditive, Score::kGaussian}) {
     AddTilesCases(score, cases);
   }
+  AddLargeTilesCases(cases);
   for (const DataType type :
        {DataType::kFloat32, DataType::kFloat16, DataType::kBFloat16}) {
     const std::string name = absl::StrCat("softmax_rows_", Name(type));
@@ -264,7 +287,8 @@ std::vector<std::string> InstancesOf(const cuda::Plan& plan) {
   const int groups = args.value.width <= 64 ? 1 : 2;
   switch (plan.method) {
     case cuda::Method::kTiles:
-      all.push_back(TilesName("attend", args.score, groups));
+      all.push_back(
+          TilesName("attend", args.score, groups, cuda::AttendSide(args)));
       if (plan.weights.bytes > 0) {
         all.push_back(absl::StrCat("weights_", NameOf(args.score)));
       }

@@ -26,14 +26,15 @@ int Launch(const Args& args, const LaunchShape& shape, const Kernel& kernel) {
 
 // DispatchAttend() and the like hand on which kernel it is.
 int LaunchAttend(const AttentionArgs& args, const LaunchShape& shape, void*) {
-  return DispatchAttend(args, [&]<Score kScore, int kColumnGroups>() {
-    return Launch(args, shape, Attend<kScore, kColumnGroups>);
-  });
+  return DispatchAttend(
+      args, [&]<Score kScore, int kColumnGroups, int kSide>() {
+        return Launch(args, shape, Attend<kScore, kColumnGroups, kSide>);
+      });
 }
 
 int LaunchRecompute(const AttentionArgs& args, const LaunchShape& shape,
                     void*) {
-  return DispatchAttend(args, [&]<Score kScore, int kColumnGroups>() {
+  return DispatchRecompute(args, [&]<Score kScore, int kColumnGroups>() {
     return Launch(args, shape, Recompute<kScore, kColumnGroups>);
   });
 }
@@ -52,10 +53,11 @@ int LaunchMma(const AttentionArgs& args, const LaunchShape& shape, void*) {
 
 int LaunchAttendEntries(const EntriesArgs& entries, const AttentionArgs& like,
                         const LaunchShape& shape, void*) {
-  return DispatchAttend(like, [&]<Score kScore, int kColumnGroups>() {
-    return Launch(entries, shape,
-                  OfEntries<Attend<kScore, kColumnGroups, true>>);
-  });
+  return DispatchAttend(
+      like, [&]<Score kScore, int kColumnGroups, int kSide>() {
+        return Launch(entries, shape,
+                      OfEntries<Attend<kScore, kColumnGroups, kSide, true>>);
+      });
 }
 
 int LaunchMmaEntries(const EntriesArgs& entries, const AttentionArgs& like,
@@ -73,7 +75,7 @@ int LaunchMergeEntries(const EntriesArgs& entries, const AttentionArgs&,
 int LaunchRecomputeEntries(const EntriesArgs& entries,
                            const AttentionArgs& like, const LaunchShape& shape,
                            void*) {
-  return DispatchAttend(like, [&]<Score kScore, int kColumnGroups>() {
+  return DispatchRecompute(like, [&]<Score kScore, int kColumnGroups>() {
     return Launch(entries, shape,
                   OfEntries<Recompute<kScore, kColumnGroups, true>>);
   });

@@ -32,7 +32,7 @@ ATTENTION_KERNEL_CODE void StoreResults(
   const bool finite =
       StoreRowOutput<kColumnGroups>(args, source, result_row, row.state, sums);
   if (!finite) MarkNotFinite(args, row.state, result_row);
-  if (source.strip == 0 && ThreadKey() == 0) {
+  if (source.strip == 0 && TileKey(0) == 0) {
     StoreRowState(args, row, result_row);
   }
 }
@@ -42,7 +42,7 @@ ATTENTION_KERNEL_CODE void StorePartial(
     const AttentionArgs& args, const AttendSource& source, int64_t result_row,
     const RowState& state, const float (&sums)[4 * kColumnGroups]) {
   float* const to = PartialOf(args, source.split, result_row);
-  if (source.strip == 0 && ThreadKey() == 0) StorePartialState(state, to);
+  if (source.strip == 0 && TileKey(0) == 0) StorePartialState(state, to);
   ForEachColumn<kColumnGroups>(args, source.strip, [&](int64_t column, int n) {
     to[kPartialValues + column] = sums[n];
   });
@@ -50,75 +50,82 @@ ATTENTION_KERNEL_CODE void StorePartial(
 
 /// Calls store(result row, state, sums) for the thread's rows, their states
 /// complete.
-template <int kColumnGroups, typename Store>
+template <int kColumnGroups, int kSide, typename Store>
 ATTENTION_KERNEL_CODE void StoreRows(const AttentionArgs& args,
                                      const AttendMemory& memory,
-                                     const ThreadState& state,
-                                     const Columns<kColumnGroups>& sums,
+                                     const ThreadState<kSide>& state,
+                                     const Columns<kColumnGroups, kSide>& sums,
                                      const Store& store) {
   ATTENTION_UNROLL_ALL
-  for (int m = 0; m < kTileRows; ++m) {
+  for (int m = 0; m < kSide * kQuad; ++m) {
     RowState row = state.rows[m];
     row.sum = SumOfRow(row.sum);
-    const RowInfo& info = memory.rows[ThreadRow() + m];
+    const RowInfo& info = memory.rows[TileRow(m)];
     if (info.query >= 0) store(ResultRow(args, info), row, sums[m]);
   }
 }
 
-/// From a tile's finished scores to weights, which the block is shown.
-template <typename Accumulation, int kColumnGroups>
+/// From a tile's finished scores to weights.
+template <typename Accumulation, int kColumnGroups, int kSide>
 ATTENTION_KERNEL_CODE void AddTile(const AttentionArgs& args, int64_t first_key,
-                                   const AttendMemory& memory, Scores& scores,
-                                   ThreadState& state,
-                                   Columns<kColumnGroups>& sums) {
-  const RowInfo* const rows = memory.rows + Opaque(ThreadRow());
-  float factors[kTileRows];
-  AddToSoftmax<Accumulation>(scores, state, factors);
+                                   const AttendMemory& memory,
+                                   Scores<kSide>& scores,
+                                   ThreadState<kSide>& state,
+                                   Columns<kColumnGroups, kSide>& sums) {
+  const RowInfo* const rows = memory.rows + Opaque(TileRow(0));
+  float factors[kSide * kQuad];
+  AddToSoftmax<Accumulation, kSide>(scores, state, factors);
   ATTENTION_UNROLL_ALL
-  for (int m = 0; m < kTileRows; ++m) {
+  for (int m = 0; m < kSide * kQuad; ++m) {
     if (args.dropout.active != 0) {
-      DropWeights(args, rows[m], first_key, kLeftOut, scores[m]);
+      DropWeights(args, rows[TileIndex(m)], first_key, kLeftOut, scores[m]);
     }
     for (float& sum : sums[m]) sum = Accumulation::Rescale(sum, factors[m]);
   }
-  ShowWeights(memory, scores);
 }
 
 /// The softmax and the weighted values of a tile of rows over `keys`.
-template <Score kScore, typename Accumulation, int kColumnGroups, bool kPaged>
+template <Score kScore, typename Accumulation, int kColumnGroups, int kSide,
+          bool kPaged>
 ATTENTION_KERNEL_CODE void SweepKeys(const AttentionArgs& args, KeySpan keys,
                                      const AttendMemory& memory,
-                                     ThreadState& state,
-                                     Columns<kColumnGroups>& sums) {
+                                     ThreadState<kSide>& state,
+                                     Columns<kColumnGroups, kSide>& sums) {
+  constexpr int64_t kKeys = kSide * kAttendKeys;
   const Epilogue epilogue = MakeEpilogue(args);
   for (RowState& row : state.rows) row = {-Infinity(), 0.0F};
-  int64_t first_key = keys.begin / kAttendKeys * kAttendKeys;
-  for (; first_key < keys.end; first_key += kAttendKeys) {
-    Scores scores;
-    FinishScores<kScore, kPaged>(args, epilogue, first_key, memory, scores);
+  int64_t first_key = keys.begin / kKeys * kKeys;
+  auto stages = BeginStages<kScore, kColumnGroups, kSide, kPaged>(
+      args, memory, first_key, keys.end);
+  for (; first_key < keys.end; first_key += kKeys) {
+    Scores<kSide> scores;
+    ComputeScores<kScore>(args, stages, scores);
+    FinishScores<kSide>(args, epilogue, first_key, memory, scores);
     Accumulation::SetScores(args, first_key, memory, scores);
-    AddTile<Accumulation, kColumnGroups>(args, first_key, memory, scores, state,
-                                         sums);
-    AddValues<Accumulation, kColumnGroups, kPaged>(args, first_key, memory,
-                                                   sums);
+    AddTile<Accumulation, kColumnGroups, kSide>(args, first_key, memory, scores,
+                                                state, sums);
+    AddValues<Accumulation, kColumnGroups, kSide>(args, first_key, memory,
+                                                  stages, scores, sums);
   }
 }
 
 /// The block's number in its grid says what it works on, here as in every
-/// kernel. kColumnGroups: groups of 64 columns of the values, 1 or 2.
-template <Score kScore, int kColumnGroups, bool kPaged = false>
+/// kernel. kColumnGroups: groups of 64 columns of the values, 1 or 2. kSide:
+/// AttendSide().
+template <Score kScore, int kColumnGroups, int kSide, bool kPaged = false>
 ATTENTION_KERNEL_CODE void Attend(const AttentionArgs& args, int64_t block) {
-  const AttendMemory memory = MakeAttendMemory();
+  constexpr int kRows = kSide * kAttendRows;
+  const AttendMemory memory = MakeAttendMemory<kSide>();
   const AttendPlace place =
-      MakeAttendPlace(args, block, kAttendRows, ValueStrips(args));
-  SetAttendSource<kScore>(args, place, memory);
-  const RowTile rows = MakeRowTile<kAttendRows>(
-      args, place.kv_group, place.first_row, place.keys, memory.rows);
-  ThreadState state;
-  Columns<kColumnGroups> sums = {};
-  SweepKeys<kScore, Plain, kColumnGroups, kPaged>(args, rows.any, memory, state,
-                                                  sums);
-  StoreRows<kColumnGroups>(
+      MakeAttendPlace(args, block, kRows, ValueStrips(args));
+  SetAttendSource<kScore, kSide>(args, place, memory);
+  const RowTile rows = MakeRowTile<kRows>(args, place.kv_group, place.first_row,
+                                          place.keys, memory.rows);
+  ThreadState<kSide> state;
+  Columns<kColumnGroups, kSide> sums = {};
+  SweepKeys<kScore, Plain, kColumnGroups, kSide, kPaged>(args, rows.any, memory,
+                                                         state, sums);
+  StoreRows<kColumnGroups, kSide>(
       args, memory, state, sums,
       [&](int64_t row, const RowState& whole, const auto& of) {
         const AttendSource& source = *memory.source;

@@ -7,9 +7,10 @@ namespace attention::cuda {
 
 int LaunchAttend(const AttentionArgs& args, const LaunchShape& shape,
                  void* stream) {
-  return DispatchAttend(args, [&]<Score kScore, int kColumnGroups>() {
-    return LaunchKernel<Attend<kScore, kColumnGroups>, kAttendThreads, 2>(
-        args, shape, stream);
+  return DispatchAttend(args, [&]<Score kScore, int kColumnGroups, int kSide>() {
+    // Blocks for whose threads a multiprocessor has registers.
+    return LaunchKernel<Attend<kScore, kColumnGroups, kSide>, kAttendThreads,
+                        2 / kSide>(args, shape, stream);
   });
 }
 

@@ -50,7 +50,7 @@ ATTENTION_KERNEL_CODE const float* TermWeights(const AttentionArgs& args,
 }
 
 /// Notes what the block reads; it is there after the next SyncBlock().
-template <Score kScore>
+template <Score kScore, int kSide>
 ATTENTION_KERNEL_CODE void SetAttendSource(const AttentionArgs& args,
                                            const AttendPlace& place,
                                            const AttendMemory& memory) {
@@ -65,26 +65,47 @@ ATTENTION_KERNEL_CODE void SetAttendSource(const AttentionArgs& args,
       RowsBegin(args, args.value, kv_group.batch, kv_group.first_head);
   source.term_weights =
       ScoreTerm<kScore>::kHasWeights ? TermWeights(args, kv_group) : nullptr;
-  source.query_count = Least(kAttendRows, RowsPerGroup(args) - place.first_row);
+  source.query_count =
+      Least(kSide * kAttendRows, RowsPerGroup(args) - place.first_row);
   source.strip = place.strip;
   source.split = place.split;
   source.unused = 0;
   *memory.source = source;
 }
 
-/// The thread's scores of one row, masked.
+/// Whether something other than its range decides about a row's scores.
+ATTENTION_KERNEL_CODE bool HasOptions(const AttentionArgs& args) {
+  return args.attend_mask.data != nullptr || args.bias.data != nullptr ||
+         args.softcap != 0 || args.alibi_slopes != nullptr;
+}
+
+/// The thread's scores of one row, masked. kOptions: false where there are
+/// none.
+template <bool kOptions, int kKeys>
 ATTENTION_KERNEL_CODE void FinishRowScores(const AttentionArgs& args,
                                            const Epilogue& epilogue,
                                            const RowInfo& row,
                                            int64_t first_key,
-                                           float (&scores)[kTileKeys]) {
-  const RowMasks masks =
-      MasksOf(args, row.batch, row.head, row.query, first_key);
-  for (int n = 0; n < kTileKeys; ++n) {
-    const int64_t key = first_key + ThreadKey() + n;
-    scores[n] = key >= row.begin && key < row.end
-                    ? FinishScore(args, epilogue, masks, key, scores[n])
-                    : -Infinity();
+                                           float (&scores)[kKeys]) {
+  constexpr int64_t kTile = kKeys / kQuad * kAttendKeys;
+  const auto begin =
+      static_cast<int>(Least(Most(row.begin - first_key, 0), kTile));
+  const auto end = static_cast<int>(Least(Most(row.end - first_key, 0), kTile));
+  RowMasks masks;
+  if (kOptions) {
+    masks = MasksOf(args, row.batch, row.head, row.query, first_key);
+  }
+  ATTENTION_UNROLL_ALL
+  for (int n = 0; n < kKeys; ++n) {
+    const int key = TileKey(n);
+    if (key < begin || key >= end) {
+      scores[n] = -Infinity();
+    } else if (kOptions) {
+      scores[n] =
+          FinishScore(args, epilogue, masks, first_key + key, scores[n]);
+    } else {
+      scores[n] *= epilogue.factor;
+    }
   }
 }
 
@@ -102,68 +123,88 @@ ATTENTION_KERNEL_CODE float SumOfRow(float value) {
 
 /// What a thread keeps of its rows: maxima are the rows', sums those of its own
 /// keys.
+template <int kSide>
 struct ThreadState {
-  RowState rows[kTileRows];
+  RowState rows[kSide * kQuad];
 };
 
-/// The scores of a tile, masked.
-template <Score kScore, bool kPaged>
+/// Masks the scores of a tile.
+template <int kSide>
 ATTENTION_KERNEL_CODE void FinishScores(const AttentionArgs& args,
                                         const Epilogue& epilogue,
                                         int64_t first_key,
                                         const AttendMemory& memory,
-                                        Scores& scores) {
-  ComputeScores<kScore, kPaged>(args, first_key, memory, scores);
-  const RowInfo* const rows = memory.rows + Opaque(ThreadRow());
-  ATTENTION_UNROLL_ALL
-  for (int m = 0; m < kTileRows; ++m) {
-    FinishRowScores(args, epilogue, rows[m], first_key, scores[m]);
+                                        Scores<kSide>& scores) {
+  const RowInfo* const rows = memory.rows + Opaque(TileRow(0));
+  const auto finish = [&]<bool kOptions>() {
+    ATTENTION_UNROLL_ALL
+    for (int m = 0; m < kSide * kQuad; ++m) {
+      FinishRowScores<kOptions>(args, epilogue, rows[TileIndex(m)], first_key,
+                                scores[m]);
+    }
+  };
+  if (HasOptions(args)) {
+    finish.template operator()<true>();
+  } else {
+    finish.template operator()<false>();
   }
 }
 
 /// Makes weights of scores, relative to each row's maximum so far, and returns
 /// in `factors` what was gathered before has to be multiplied by.
-template <typename Accumulation>
-ATTENTION_KERNEL_CODE void AddToSoftmax(Scores& scores, ThreadState& state,
-                                        float (&factors)[kTileRows]) {
+template <typename Accumulation, int kSide>
+ATTENTION_KERNEL_CODE void AddToSoftmax(Scores<kSide>& scores,
+                                        ThreadState<kSide>& state,
+                                        float (&factors)[kSide * kQuad]) {
   ATTENTION_UNROLL_ALL
-  for (int m = 0; m < kTileRows; ++m) {
+  for (int m = 0; m < kSide * kQuad; ++m) {
     RowState& row = state.rows[m];
     float largest = -Infinity();
-    for (int n = 0; n < kTileKeys; ++n) largest = Larger(largest, scores[m][n]);
+    for (const float score : scores[m]) largest = Larger(largest, score);
     const float max = Larger(row.max, LargestOfRow(largest));
     const float base = Base(max);
     factors[m] = Exp(row.max - base);
     row.max = max;
     row.sum *= factors[m];
-    for (int n = 0; n < kTileKeys; ++n) {
-      scores[m][n] = Accumulation::WeightOf(scores[m][n], base);
-      row.sum += scores[m][n];
+    for (float& score : scores[m]) {
+      score = Accumulation::WeightOf(score, base);
+      row.sum += score;
     }
   }
 }
 
 /// The weights of dropped keys become `zero`; NaN stays.
+template <int kKeys>
 ATTENTION_KERNEL_CODE void DropWeights(const AttentionArgs& args,
                                        const RowInfo& row, int64_t first_key,
-                                       float zero,
-                                       float (&weights)[kTileKeys]) {
-  const PhiloxWords words = DropoutWords(args.dropout, row.batch, row.head,
-                                         row.query, first_key + ThreadKey());
-  for (int n = 0; n < kTileKeys; ++n) {
-    const bool drops = words.word[n] < args.dropout.threshold;
-    if (drops && !IsNan(weights[n])) weights[n] = zero;
+                                       float zero, float (&weights)[kKeys]) {
+  ATTENTION_UNROLL_ALL
+  for (int n = 0; n < kKeys; n += kQuad) {
+    const PhiloxWords words = DropoutWords(args.dropout, row.batch, row.head,
+                                           row.query, first_key + TileKey(n));
+    for (int i = 0; i < kQuad; ++i) {
+      const bool drops = words.word[i] < args.dropout.threshold;
+      if (drops && !IsNan(weights[n + i])) weights[n + i] = zero;
+    }
   }
 }
 
-/// Shows the block the thread's weights.
-ATTENTION_KERNEL_CODE void ShowWeights(const AttendMemory& memory,
-                                       const Scores& weights) {
-  for (int n = 0; n < kTileKeys; ++n) {
-    Float4 column;
-    for (int m = 0; m < kTileRows; ++m) column.at[m] = weights[m][n];
-    StoreFloat4(memory.weights + (ThreadKey() + n) * kAttendPitch + ThreadRow(),
-                column);
+/// Shows the block the thread's weights of kAttendKeys keys, of `part` among
+/// the tile's.
+template <int kSide>
+ATTENTION_KERNEL_CODE void ShowWeights(const AttendMemory& memory, int part,
+                                       const Scores<kSide>& weights) {
+  ATTENTION_UNROLL_ALL
+  for (int n = 0; n < kQuad; ++n) {
+    float* const to =
+        memory.weights + SpreadRow(TileKey(n)) * AttendPitch(kSide);
+    for (int m = 0; m < kSide * kQuad; m += kQuad) {
+      Float4 rows;
+      for (int i = 0; i < kQuad; ++i) {
+        rows.at[i] = weights[m + i][part * kQuad + n];
+      }
+      StoreFloat4(to + TileRow(m), rows);
+    }
   }
 }
 

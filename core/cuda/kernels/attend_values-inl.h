@@ -14,7 +14,8 @@ inline constexpr float kLeftOut = -0.0F;
 /// How weighted values are added up: in `attend`, without a look at them.
 struct Plain {
   ATTENTION_KERNEL_CODE static void SetScores(const AttentionArgs&, int64_t,
-                                              const AttendMemory&, Scores&) {}
+                                              const AttendMemory&,
+                                              const auto& /*scores*/) {}
   ATTENTION_KERNEL_CODE static float WeightOf(float score, float base) {
     return Exp(score - base);
   }
@@ -26,85 +27,65 @@ struct Plain {
   }
 };
 
-/// Columns of the values that a thread sums: 4 of each group of 64.
-inline constexpr int kColumnGroup = 64;
-template <int kColumnGroups>
-using Columns = float[kTileRows][4 * kColumnGroups];
+/// Of a thread's rows, 4 columns of each group of 64.
+template <int kColumnGroups, int kSide>
+using Columns = float[kSide * kQuad][kColumnGroups * kQuad];
 
-/// Brings kAttendDepth rows of values from row `first` on, `count` of them
-/// there and others 0.
-template <int kColumnGroups, typename T, typename Head>
-ATTENTION_KERNEL_CODE void LoadValues(const Head& values, int64_t first,
-                                      int64_t count, int64_t first_column,
-                                      float* to) {
+/// sums += weights * values for kCount keys, whose weights are those of keys
+/// first ... of what the block was shown.
+template <typename Accumulation, int kCount, int kColumnGroups, int kSide>
+ATTENTION_KERNEL_CODE void AddWeighted(const AttendMemory& memory,
+                                       const float* values, int first,
+                                       Columns<kColumnGroups, kSide>& sums) {
   constexpr int kWidth = kColumnGroups * kColumnGroup;
-  constexpr int kPerRow = kWidth / kStretch;
-  for (int i = ThreadIndex(); i < kAttendDepth * kPerRow; i += kAttendThreads) {
-    const int row = i / kPerRow;
-    const int column = i % kPerRow * kStretch;
-    T numbers[kStretch] = {};
-    if (row < count && first_column + column < values.width) {
-      LoadStretch(values.template At<T>(first + row), first_column + column,
-                  values.width, numbers);
-    }
-    for (int half = 0; half < 2; ++half) {
-      Float4 wide;
-      for (int n = 0; n < 4; ++n) wide.at[n] = Widen(numbers[4 * half + n]);
-      const int at = row * kWidth + column + 4 * half;
-      StoreFloat4(to + at, wide);
-    }
-  }
-}
-
-template <int kColumnGroups, typename Head>
-ATTENTION_KERNEL_CODE void LoadValuesOf(Element type, const Head& values,
-                                        int64_t first, int64_t count,
-                                        int64_t first_column, float* to) {
-  WithElements(values.data, type, [&]<typename T>(const T*) {
-    LoadValues<kColumnGroups, T>(values, first, count, first_column, to);
-  });
-}
-
-/// sums += weights * values for the kAttendDepth keys from `first` on.
-template <typename Accumulation, int kColumnGroups>
-ATTENTION_KERNEL_CODE void AddWeighted(const AttendMemory& memory, int first,
-                                       Columns<kColumnGroups>& sums) {
-  constexpr int kWidth = kColumnGroups * kColumnGroup;
+  const float* const weights_at =
+      memory.weights + SpreadRow(first) * AttendPitch(kSide) + TileRow(0);
+  const float* const values_at = values + TileKey(0);
   ATTENTION_UNROLL(8)
-  for (int j = 0; j < kAttendDepth; ++j) {
-    const Float4 weights =
-        LoadFloat4(memory.weights + (first + j) * kAttendPitch + ThreadRow());
-    for (int group = 0; group < kColumnGroups; ++group) {
-      const int at = j * kWidth + group * kColumnGroup + ThreadKey();
-      const Float4 values = LoadFloat4(memory.values + at);
-      ATTENTION_UNROLL_ALL
-      for (int m = 0; m < kTileRows; ++m) {
-        for (int n = 0; n < 4; ++n) {
-          float& sum = sums[m][4 * group + n];
-          sum = Accumulation::Add(weights.at[m], values.at[n], sum);
-        }
+  for (int j = 0; j < kCount; ++j) {
+    Float4 w[kSide];
+    Float4 v[kColumnGroups];
+    for (int m = 0; m < kSide; ++m) {
+      w[m] = LoadFloat4(weights_at + SpreadRow(j) * AttendPitch(kSide) +
+                        TileIndex(m * kQuad));
+    }
+    for (int n = 0; n < kColumnGroups; ++n) {
+      v[n] = LoadFloat4(values_at + j * kWidth + n * kColumnGroup);
+    }
+    ATTENTION_UNROLL_ALL
+    for (int m = 0; m < kSide * kQuad; ++m) {
+      for (int n = 0; n < kColumnGroups * kQuad; ++n) {
+        sums[m][n] = Accumulation::Add(w[m / kQuad].at[m % kQuad],
+                                       v[n / kQuad].at[n % kQuad], sums[m][n]);
       }
     }
   }
 }
 
-template <typename Accumulation, int kColumnGroups, bool kPaged>
+/// Shows the block its tile's weights, and adds the values that are brought
+/// next.
+template <typename Accumulation, int kColumnGroups, int kSide,
+          typename AnyStages>
 ATTENTION_KERNEL_CODE void AddValues(const AttentionArgs& args,
                                      int64_t first_key,
                                      const AttendMemory& memory,
-                                     Columns<kColumnGroups>& sums) {
+                                     AnyStages& stages,
+                                     const Scores<kSide>& weights,
+                                     Columns<kColumnGroups, kSide>& sums) {
+  constexpr int kCount = AnyStages::kValueKeys;
+  constexpr int kKeys = kAttendKeys;
   const auto count =
-      static_cast<int>(Least(kAttendKeys, args.key_length - first_key));
-  for (int first = 0; first < count; first += kAttendDepth) {
-    SyncBlock();
-    LoadValuesOf<kColumnGroups>(args.value.type,
-                                HeadRowsOf<kPaged>(args.value, args.value_pages,
-                                                   memory.source->value_begin),
-                                first_key + first, count - first,
-                                memory.source->strip * kAttendValues,
-                                memory.values);
-    SyncBlock();
-    AddWeighted<Accumulation, kColumnGroups>(memory, first, sums);
+      static_cast<int>(Least(kSide * kKeys, args.key_length - first_key));
+  for (int first = 0; first < count; first += kCount) {
+    // Others may still read the first half. What the block was shown of the
+    // tile before it has read: it has met since.
+    if (first == kKeys) SyncBlock();
+    ATTENTION_UNROLL_ALL
+    for (int part = 0; part < kSide; ++part) {
+      if (first == part * kKeys) ShowWeights<kSide>(memory, part, weights);
+    }
+    AddWeighted<Accumulation, kCount, kColumnGroups, kSide>(
+        memory, stages.Next(), first % kKeys, sums);
   }
 }
 
@@ -112,12 +93,9 @@ ATTENTION_KERNEL_CODE void AddValues(const AttentionArgs& args,
 template <int kColumnGroups, typename Visit>
 ATTENTION_KERNEL_CODE void ForEachColumn(const AttentionArgs& args,
                                          int64_t strip, const Visit& visit) {
-  for (int group = 0; group < kColumnGroups; ++group) {
-    for (int n = 0; n < 4; ++n) {
-      const int within = group * kColumnGroup + ThreadKey() + n;
-      const int64_t column = strip * kAttendValues + within;
-      if (column < args.value.width) visit(column, 4 * group + n);
-    }
+  for (int n = 0; n < kColumnGroups * kQuad; ++n) {
+    const int64_t column = strip * kAttendValues + TileKey(n);
+    if (column < args.value.width) visit(column, n);
   }
 }
 

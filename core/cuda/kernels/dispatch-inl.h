@@ -26,10 +26,24 @@ int DispatchScore(const AttentionArgs& args, const Launch& launch) {
 
 /// launch.operator()<Score, groups of 64 columns of the values>().
 template <typename Launch>
-int DispatchAttend(const AttentionArgs& args, const Launch& launch) {
+int DispatchRecompute(const AttentionArgs& args, const Launch& launch) {
   return DispatchScore(args, [&]<Score kScore>() {
     return args.value.width <= 64 ? launch.template operator()<kScore, 1>()
                                   : launch.template operator()<kScore, 2>();
+  });
+}
+
+/// launch.operator()<Score, groups of 64 columns of the values,
+/// AttendSide()>().
+template <typename Launch>
+int DispatchAttend(const AttentionArgs& args, const Launch& launch) {
+  return DispatchRecompute(args, [&]<Score kScore, int kColumnGroups>() {
+    if constexpr (kScore == Score::kDot) {
+      if (AttendSide(args) == 2) {
+        return launch.template operator()<kScore, kColumnGroups, 2>();
+      }
+    }
+    return launch.template operator()<kScore, kColumnGroups, 1>();
   });
 }
 

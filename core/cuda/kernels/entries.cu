@@ -10,9 +10,10 @@ namespace attention::cuda {
 
 int LaunchAttendEntries(const EntriesArgs& entries, const AttentionArgs& like,
                         const LaunchShape& shape, void* stream) {
-  return DispatchAttend(like, [&]<Score kScore, int kColumnGroups>() {
-    return LaunchKernel<OfEntries<Attend<kScore, kColumnGroups, true>>,
-                        kAttendThreads, 2>(entries, shape, stream);
+  return DispatchAttend(like, [&]<Score kScore, int kColumnGroups, int kSide>() {
+    return LaunchKernel<OfEntries<Attend<kScore, kColumnGroups, kSide, true>>,
+                        kAttendThreads, 2 / kSide>(entries, shape,
+                                                              stream);
   });
 }
 
@@ -24,9 +25,9 @@ int LaunchMergeEntries(const EntriesArgs& entries, const AttentionArgs&,
 int LaunchRecomputeEntries(const EntriesArgs& entries,
                            const AttentionArgs& like, const LaunchShape& shape,
                            void* stream) {
-  return DispatchAttend(like, [&]<Score kScore, int kColumnGroups>() {
+  return DispatchRecompute(like, [&]<Score kScore, int kColumnGroups>() {
     return LaunchKernel<OfEntries<Recompute<kScore, kColumnGroups, true>>,
-                        kAttendThreads>(entries, shape, stream);
+                        kAttendThreads, 1>(entries, shape, stream);
   });
 }
 

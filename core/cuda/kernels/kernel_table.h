@@ -20,7 +20,8 @@ namespace attention::cuda {
 /// would alone, to the bit; only they read pages. `like` is any of the
 /// problems: all have its score and types, and of attend_entries and
 /// recompute_entries a value width up to 64 if it has one, and above if not; of
-/// attend_mma_entries also its MmaWidth() and MmaRows(). The launch has the
+/// attend_entries also its AttendSide(), of attend_mma_entries its MmaWidth()
+/// and MmaRows(). The launch has the
 /// problems' blocks together, and the most shared memory that one of them
 /// needs.
 struct KernelTable {

@@ -43,15 +43,25 @@ constexpr int64_t PartialFloats(const AttentionArgs& args) {
 
 // attend, recompute and weights: FP32, any width. A block has a tile of rows of
 // one kv group and a strip of the values' columns; wider values mean more
-// strips, each of which computes the scores again.
+// strips, each of which computes the scores again. Tiles have `side` times so
+// many rows and keys, of which a thread has 4 times `side` each.
 inline constexpr int32_t kAttendThreads = 256;
 inline constexpr int64_t kAttendRows = 64;
 inline constexpr int64_t kAttendKeys = 64;
-inline constexpr int64_t kAttendDepth = 32;    // of rows' width at a time
+inline constexpr int64_t kAttendDepth = 16;    // of rows' width at a time
 inline constexpr int64_t kAttendValues = 128;  // columns of a strip, at most
-// A tile's row of floats in shared memory: its length and 4 against bank
-// conflicts.
-inline constexpr int64_t kAttendPitch = kAttendKeys + 4;
+
+/// The widest rows: kernels count columns in 32 bits, and those of a strip that
+/// lie behind the last one, too.
+inline constexpr int64_t kMostWidth = (int64_t{1} << 31) - 2 * kAttendValues;
+
+/// Floats that are brought to shared memory at a time: a depth of queries, keys
+/// and term_weights, or rows of values.
+constexpr int64_t AttendStage(int side) {
+  return (side * (kAttendRows + kAttendKeys) + 1) * kAttendDepth;
+}
+/// Floats from one key's weights to the next one's: 4 against bank conflicts.
+constexpr int64_t AttendPitch(int side) { return side * kAttendRows + 4; }
 
 constexpr int64_t ValueStrips(const AttentionArgs& args) {
   return args.value.width <= kAttendValues
@@ -59,23 +69,41 @@ constexpr int64_t ValueStrips(const AttentionArgs& args) {
              : CeilDivide(args.value.width, kAttendValues);
 }
 
-/// Two tiles of a depth, or one of values; scores; what is known of rows; a
-/// depth of term_weights; what the block reads.
-constexpr int64_t AttendSharedBytes() {
-  return (2 * kAttendDepth + kAttendKeys) * kAttendPitch * 4 +
-         kAttendRows * 32 + kAttendDepth * 4 + 64;
+/// Two stages, one of which is filled while the other is computed with; weights
+/// of kAttendKeys; what is known of rows; what the block reads.
+constexpr int64_t AttendSharedBytes(int side = 1) {
+  return (2 * AttendStage(side) + kAttendKeys * AttendPitch(side)) * 4 +
+         side * kAttendRows * 32 + 64;
 }
 
-constexpr LaunchShape AttendShape(const AttentionArgs& args) {
-  return {KvGroups(args) * CeilDivide(RowsPerGroup(args), kAttendRows) *
+/// The side of `attend`'s tiles, 1 or 2; those of `recompute` and `weights`
+/// have
+/// 1. With 2, a load from shared memory is for twice as many multiply-adds, but
+/// few rows would leave most of a tile empty. Other scores and types, which are
+/// rarer, would be as many kernels again.
+constexpr int AttendSide(const AttentionArgs& args) {
+  return args.score == Score::kDot && args.query.type == Element::kFloat32 &&
+                 args.key.type == Element::kFloat32 &&
+                 args.value.type == Element::kFloat32 &&
+                 RowsPerGroup(args) >= 2 * kAttendRows &&
+                 AttendSharedBytes(2) <= args.most_shared_bytes
+             ? 2
+             : 1;
+}
+
+constexpr LaunchShape AttendShape(const AttentionArgs& args, int side) {
+  return {KvGroups(args) * CeilDivide(RowsPerGroup(args), side * kAttendRows) *
               ValueStrips(args) * args.splits,
-          kAttendThreads, static_cast<int32_t>(AttendSharedBytes())};
+          kAttendThreads, static_cast<int32_t>(AttendSharedBytes(side))};
+}
+constexpr LaunchShape AttendShape(const AttentionArgs& args) {
+  return AttendShape(args, AttendSide(args));
 }
 
-/// As attend without splits.
+/// As attend's without splits.
 constexpr LaunchShape RecomputeShape(AttentionArgs args) {
   args.splits = 1;
-  return AttendShape(args);
+  return AttendShape(args, 1);
 }
 
 /// A block for every tile of rows and keys.

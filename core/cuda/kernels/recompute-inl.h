@@ -23,11 +23,11 @@ struct MaskedValues {
   ATTENTION_KERNEL_CODE static void SetScores(const AttentionArgs& args,
                                               int64_t first_key,
                                               const AttendMemory& memory,
-                                              Scores& scores) {
-    for (int m = 0; m < kTileRows; ++m) {
-      if (!IsAveraged(args, memory.rows[ThreadRow() + m])) continue;
-      for (int n = 0; n < kTileKeys; ++n) {
-        const int64_t key = first_key + ThreadKey() + n;
+                                              Scores<1>& scores) {
+    for (int m = 0; m < kQuad; ++m) {
+      if (!IsAveraged(args, memory.rows[TileRow(m)])) continue;
+      for (int n = 0; n < kQuad; ++n) {
+        const int64_t key = first_key + TileKey(n);
         scores[m][n] = key < args.key_length ? 0.0F : -Infinity();
       }
     }
@@ -91,7 +91,7 @@ ATTENTION_KERNEL_CODE bool FindsNotFinite(const AttentionArgs& args,
 /// `block` as of attend, for arguments without splits.
 template <Score kScore, int kColumnGroups, bool kPaged = false>
 ATTENTION_KERNEL_CODE void Recompute(const AttentionArgs& args, int64_t block) {
-  const AttendMemory memory = MakeAttendMemory();
+  const AttendMemory memory = MakeAttendMemory<1>();
   const AttendPlace place =
       MakeAttendPlace(args, block, kAttendRows, ValueStrips(args));
   const int64_t row = place.first_row + ThreadIndex();
@@ -100,7 +100,7 @@ ATTENTION_KERNEL_CODE void Recompute(const AttentionArgs& args, int64_t block) {
       args.marks[place.kv_group.first_result_row + row] != RowMark::kNone;
   if (!SyncBlockOr(marked)) return;
 
-  SetAttendSource<kScore>(args, place, memory);
+  SetAttendSource<kScore, 1>(args, place, memory);
   FillRows<kAttendRows>(args, place.kv_group, place.first_row, place.keys,
                         memory.rows);
   const bool averages = SyncBlockOr(SelectMarkedRows(args, memory));
@@ -110,11 +110,11 @@ ATTENTION_KERNEL_CODE void Recompute(const AttentionArgs& args, int64_t block) {
                                    args, *memory.source))) {
     return;
   }
-  ThreadState state;
-  Columns<kColumnGroups> sums = {};
-  SweepKeys<kScore, MaskedValues, kColumnGroups, kPaged>(args, keys, memory,
-                                                         state, sums);
-  StoreRows<kColumnGroups>(
+  ThreadState<1> state;
+  Columns<kColumnGroups, 1> sums = {};
+  SweepKeys<kScore, MaskedValues, kColumnGroups, 1, kPaged>(args, keys, memory,
+                                                            state, sums);
+  StoreRows<kColumnGroups, 1>(
       args, memory, state, sums,
       [&](int64_t result_row, const RowState& whole, const auto& of) {
         const FinishedRow finished = FinishRow(args, whole, result_row);

@@ -6,8 +6,8 @@ namespace attention::cuda {
 
 int LaunchRecompute(const AttentionArgs& args, const LaunchShape& shape,
                   void* stream) {
-  return DispatchAttend(args, [&]<Score kScore, int kColumnGroups>() {
-    return LaunchKernel<Recompute<kScore, kColumnGroups>, kAttendThreads>(
+  return DispatchRecompute(args, [&]<Score kScore, int kColumnGroups>() {
+    return LaunchKernel<Recompute<kScore, kColumnGroups>, kAttendThreads, 1>(
         args, shape, stream);
   });
 }

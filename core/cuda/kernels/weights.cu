@@ -7,7 +7,7 @@ namespace attention::cuda {
 int LaunchWeights(const AttentionArgs& args, const LaunchShape& shape,
                   void* stream) {
   return DispatchScore(args, [&]<Score kScore>() {
-    return LaunchKernel<StoreWeights<kScore>, kAttendThreads, 2>(args, shape,
+    return LaunchKernel<StoreWeights<kScore>, kAttendThreads, 3>(args, shape,
                                                                  stream);
   });
 }

@@ -5,6 +5,7 @@
 #include <limits>
 #include <optional>
 #include <stop_token>
+#include <utility>
 #include <vector>
 
 #include "core/batch.h"
@@ -83,17 +84,20 @@ TEST_F(CudaEntriesTest, StepsOverKeysThatAreSplitAreTwo) {
             2);
 }
 
-// Those of few rows, of up to 64, of more.
+// Those of few rows, of up to 64, of more; of FP32, of up to 127, of more.
 TEST_F(CudaEntriesTest, LengthsOfEveryKernelTakeALaunchForEach) {
   StartCounting();
-  ProblemSpec spec = Spec();
-  spec.type = DataType::kBFloat16;
-  spec.causal = Causal::kBottomRight;
-  EXPECT_EQ(
-      LaunchesOf(MakePackedProblem(
-          spec, {{130, 150}, {1, 90}, {20, 30}, {4, 100}, {90, 90}, {3, 3}},
-          TestSeed())),
-      3);
+  for (const auto& [type, launches] :
+       {std::pair(DataType::kBFloat16, 3), std::pair(DataType::kFloat32, 2)}) {
+    ProblemSpec spec = Spec();
+    spec.type = type;
+    spec.causal = Causal::kBottomRight;
+    EXPECT_EQ(
+        LaunchesOf(MakePackedProblem(
+            spec, {{130, 150}, {1, 90}, {20, 30}, {4, 100}, {90, 90}, {3, 3}},
+            TestSeed())),
+        launches);
+  }
 }
 
 TEST_F(CudaEntriesTest, RowsThatAreNotFiniteTakeOneMore) {

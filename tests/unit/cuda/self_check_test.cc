@@ -123,6 +123,7 @@ TEST_F(CudaSelfCheckTest, AutoUsesAnExperimentalOneThatAgreesInEveryInstance) {
                                        "fp32_tiles", "fp32_tiles_split",
                                        "fp16_mma", "fp16_mma_split", "bf16_mma",
                                        "bf16_mma_split", "cublas_gemm"));
+  ExpectInstances(recorder.by_device(), "attend_dot");
   ExpectInstances(recorder.by_device(), "attend_mma");
   // On Hopper its own kernels, and those in their place where they do not
   // serve.

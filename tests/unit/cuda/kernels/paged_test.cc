@@ -56,7 +56,7 @@ class PagedKernelTest
 TEST_P(PagedKernelTest, AnyNumberOfRows) {
   for (const auto& [rows, width] :
        {std::pair(1, 128), std::pair(5, 256), std::pair(20, 256),
-        std::pair(20, 64), std::pair(70, 128)}) {
+        std::pair(20, 64), std::pair(70, 128), std::pair(150, 64)}) {
     SCOPED_TRACE(absl::StrCat(rows, " ", width));
     ExpectBitsOfOnePiece(Make({.query_heads = 4,
                                .kv_heads = 2,
@@ -82,12 +82,14 @@ TEST_P(PagedKernelTest, AnyNumberOfKeys) {
 
 // Rows that are not whole units of a copy.
 TEST_P(PagedKernelTest, OddWidths) {
-  ExpectBitsOfOnePiece(Make({.query_heads = 2,
-                             .kv_heads = 2,
-                             .query_length = 9,
-                             .key_length = 170,
-                             .width = 33,
-                             .value_width = 7}));
+  for (const int64_t rows : {9, 130}) {
+    ExpectBitsOfOnePiece(Make({.query_heads = 2,
+                               .kv_heads = 2,
+                               .query_length = rows,
+                               .key_length = 170,
+                               .width = 33,
+                               .value_width = 7}));
+  }
 }
 
 TEST_P(PagedKernelTest, SplitKeys) {
