@@ -1,4 +1,4 @@
-"""What the compiler made of the tensor cores' kernels: counts of instructions in their main loops.
+"""What the compiler made of kernels' main loops: counts of instructions.
 
 Usage: sass.py LISTING        what cuobjdump -sass printed, demangled or not
        sass.py LISTING LIMITS.tsv
@@ -11,6 +11,9 @@ ends with 1 where one has more or is not there.
 The path is the one with the most products and copies of keys and values, with all that is marked as
 the option's and nothing of others, and of those the shortest: it brings the next tile and passes
 over what keys at the edges, large exponents or odd widths need. A bias has the type of the values.
+
+Of attend, FP32 without tensor cores, a product is a multiply-add of a warp (FFMA), and the loops are
+the innermost ones over scores and over values: what shared memory is read in.
 """
 import collections
 import itertools
@@ -22,6 +25,8 @@ FUNCTION = re.compile(r"^\s+Function : (\S+)")
 ARCHITECTURE = re.compile(r"^arch = (sm_\w+)")
 INSTANCE = re.compile(r"AttendMmaINS\d?_?\d*_?11MmaInstanceINS0_(?:4Half|5Brain)ELi(\d+)ELi(\d+)E"
                       r"(.*?)EEEEEv")
+TILES_INSTANCE = re.compile(r"6AttendILNS\d?_?\d*_?5ScoreE(\d)ELi(\d)ELi(\d)E")
+SCORES = ("dot", "additive", "gaussian")
 WGMMA_INSTANCE = re.compile(r"WgmmaMainloopINS\w*?(4Half|5Brain).*?Li(\d+)E")
 # Each warp's part of a product of four warps, 16 x N x 16, is N / 8 of the older ones, 16 x 8 x 16.
 WGMMA = re.compile(r"HGMMA\.64x(\d+)x16\.")
@@ -41,6 +46,10 @@ def name_of(function):
     """ "BF16_D128_rows128_plain", "BF16_D128_rows16_entries", "BF16_D128_wgmma", or None."""
     if found := WGMMA_INSTANCE.search(function):
         return f"{'FP16' if found[1] == '4Half' else 'BF16'}_D{found[2]}_wgmma"
+    if found := TILES_INSTANCE.search(function):
+        entries = "_entries" if "OfEntries" in function else ""
+        return (f"FP32_{SCORES[int(found[1])]}_Dv{64 * int(found[2])}_rows{64 * int(found[3])}"
+                f"{entries}")
     found = INSTANCE.search(function)
     if not found:
         return None
@@ -165,9 +174,27 @@ def shortest_path(code, first, last, option, copies):
     return names
 
 
+def tiles_figures(code):
+    """Of the innermost loops, a fourth of which are FFMA: FFMA, instructions per 128 of them,
+    instructions."""
+    index = {instruction.address: n for n, instruction in enumerate(code)}
+    products = [0, *itertools.accumulate(int(i.name == "FFMA") for i in code)]
+    loops = [(index.get(target_of(i), n), n + 1) for n, i in enumerate(code)]
+    chosen = []
+    for first, end in sorted(loops, key=lambda loop: loop[1] - loop[0]):
+        if 4 * (products[end] - products[first]) > end - first > 1 and \
+                not any(first <= inner and last <= end for inner, last in chosen):
+            chosen.append((first, end))
+    multiplied = sum(products[end] - products[first] for first, end in chosen)
+    length = sum(end - first for first, end in chosen)
+    return multiplied, round(length * 128 / max(multiplied, 1)), length
+
+
 def figures_of(code, name, option):
     """products, instructions per 128 of them, instructions of the loop, spills."""
     spills = sum(i.name.split(".")[0] in ("LDL", "STL") for i in code)
+    if name.startswith("FP32"):
+        return *tiles_figures(code), spills
     loop = main_loop(code, name)
     names = shortest_path(code, *loop, option, copies_of(name, option)) if loop else None
     if not names:
