@@ -77,11 +77,16 @@ constexpr int64_t kDecodeTileBytes = int64_t{16} * 1024;
 // much takes 1.1 to 1.5 times as long, twice as much is as fast.
 constexpr int64_t kBf16DecodeTileBytes = int64_t{64} * 1024;
 // Of the queries of kv groups that take turns: 32 rows of width 128. The states
-// of so many take 0.3 MiB beside what one group takes. Eight groups of four
-// take 0.7 of the time of one after the other in FP32 and FP16, 0.9 in BF16 and
-// INT8, half as many groups 0.8 and 0.9, on a Xeon with AMX; 32 groups of one
-// row 0.75, 8 of them 0.9.
+// of so many take 0.3 MiB beside what one group takes. On a Xeon with AMX, with
+// a token's heads side by side, eight groups of four rows take 0.7 of the time
+// of one after the other in FP32 and FP16, 0.9 in BF16 and INT8, half as many
+// groups 0.8 and 0.9; 32 groups of one row 0.75, 8 of them 0.9.
 constexpr int64_t kElementsInTurn = int64_t{32} * 128;
+constexpr int64_t kMostGroupsInTurn = 32;  // each has rooms of its own
+// Of a head's keys in a page with which groups take turns: 0.8 to 0.9 of the
+// time for 2 to 8 KiB, 0.9 to 1 for 16 to 64, 1.05 for 128. In one piece FP32
+// takes 1.2 times as long in turns.
+constexpr int64_t kShortRunBytes = int64_t{64} * 1024;
 // Wider ones, all terms together, would take more memory than they are worth.
 constexpr int64_t kWidestBf16 = 32768;
 
@@ -147,24 +152,29 @@ void ChooseWeights(const ValidatedProblem& problem, int64_t row_floats,
                        plan.kept_tiles > 0 && plan.kept_tiles <= 256;
 }
 
-// Whether a token's heads lie side by side, as in packed batches. Pages are
+// Whether other heads' keys lie between those of a head: where a token's heads
+// lie side by side, as in packed batches, and where pages are small. Pages are
 // taken to be alike.
-bool HeadsLieSideBySide(const ValidatedProblem& problem) {
-  if (problem.key_value.empty()) return false;
+bool HeadsAreInterleaved(const ValidatedProblem& problem) {
+  const auto pages = static_cast<int64_t>(problem.key_value.size());
+  if (pages == 0) return false;
   const absl::Span<const int64_t> strides = problem.key_value[0].key.strides;
-  return std::abs(strides[1]) < std::abs(strides[2]);
+  if (std::abs(strides[1]) < std::abs(strides[2])) return true;
+  const int64_t row_bytes = ByteSize(problem.key_type) * problem.key_width;
+  return pages > 1 && problem.key_length / pages * row_bytes <= kShortRunBytes;
 }
 
-// Where tokens are in one tile, its groups read what lies side by side anyway.
+// Keys of one tile are read group after group in any case.
 int64_t GroupsInTurn(const ValidatedProblem& problem, const Plan& plan) {
-  if (problem.key_length <= plan.key_tile || !HeadsLieSideBySide(problem)) {
+  if (problem.key_length <= plan.key_tile || !HeadsAreInterleaved(problem)) {
     return 1;
   }
   const int64_t elements = std::max<int64_t>(
       1,
       plan.rows_per_group * std::max(problem.key_width, problem.value_width));
+  const int64_t groups = problem.query_heads / plan.heads_per_group;
   return std::clamp<int64_t>(kElementsInTurn / elements, 1,
-                             problem.query_heads / plan.heads_per_group);
+                             std::min(groups, kMostGroupsInTurn));
 }
 
 // All rows of a kv group are one block; keys are split, whatever else is in the

@@ -48,7 +48,7 @@ struct Plan {
   int64_t splits = 1;         // of a block, at most
   int64_t keys_of_split = 1;  // of one of several, at least
   /// kv groups of one batch entry whose blocks may take turns at each tile:
-  /// more than one where a token's heads lie side by side, for memory is read
+  /// more than one where heads' keys are interleaved, for memory is read
   /// fastest in its order. No bit follows from it, nor from how many do
   /// (JobRun).
   int64_t groups_in_turn = 1;

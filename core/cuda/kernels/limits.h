@@ -76,10 +76,9 @@ constexpr int64_t AttendSharedBytes(int side = 1) {
          side * kAttendRows * 32 + 64;
 }
 
-/// The side of `attend`'s tiles, 1 or 2; those of `recompute` and `weights`
-/// have
-/// 1. With 2, a load from shared memory is for twice as many multiply-adds, but
-/// few rows would leave most of a tile empty. Other scores and types, which are
+/// The side of `attend`'s tiles, 1 or 2; `recompute` and `weights` have 1. With
+/// 2, a load from shared memory is for twice as many multiply-adds, but few
+/// rows would leave most of a tile empty. Other scores and types, which are
 /// rarer, would be as many kernels again.
 constexpr int AttendSide(const AttentionArgs& args) {
   return args.score == Score::kDot && args.query.type == Element::kFloat32 &&

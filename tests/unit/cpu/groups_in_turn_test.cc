@@ -1,5 +1,5 @@
-// Where a token's heads lie side by side, kv groups take turns at each tile of
-// keys: the bits of one after the other, however many take turns.
+// Where a token's heads lie side by side, and in small pages, kv groups take
+// turns at each tile of keys: the bits of one after the other, however many do.
 
 #include <cstdint>
 #include <limits>
@@ -34,22 +34,27 @@ class GroupsInTurnTest : public CpuThreadsTest {
   template <typename Change = void (*)(const AttentionProblem&)>
   static void ExpectBitsOfHeadsApart(
       ProblemSpec spec, const Change& change = [](const AttentionProblem&) {}) {
-    const OwnedProblem apart = MakeProblem(spec, TestSeed());
+    OwnedProblem apart = MakeProblem(spec, TestSeed());
     change(apart.problem);
     ASSERT_OK_AND_ASSIGN(const Results expected,
                          TargetRunner(GetParam(), 1).Run(apart.problem));
     spec.layout = Layout::kLengthFirst;
     OwnedProblem beside = MakeProblem(spec, TestSeed());
     change(beside.problem);
-    for (const bool paged : {false, true}) {
-      if (paged) SplitIntoBlocks(beside.problem, 100);
-      for (const int threads : {1, 2, 7}) {
-        SCOPED_TRACE(absl::StrCat(threads, " threads, pages: ", paged));
-        ASSERT_OK_AND_ASSIGN(
-            const Results results,
-            TargetRunner(GetParam(), threads).Run(beside.problem));
-        EXPECT_TRUE(SameBits(expected, results));
-      }
+    ExpectOfAnyThreads(beside.problem, expected);
+    for (OwnedProblem* const paged : {&apart, &beside}) {
+      SplitIntoBlocks(paged->problem, 100);
+      ExpectOfAnyThreads(paged->problem, expected);
+    }
+  }
+
+ private:
+  static void ExpectOfAnyThreads(const AttentionProblem& problem,
+                                 const Results& expected) {
+    for (const int threads : {1, 2, 7}) {
+      ASSERT_OK_AND_ASSIGN(const Results results,
+                           TargetRunner(GetParam(), threads).Run(problem));
+      EXPECT_TRUE(SameBits(expected, results)) << threads << " threads";
     }
   }
 };
@@ -127,22 +132,32 @@ TEST_P(GroupsInTurnTest, ATileOfEachGroupIsATile) {
 
 INSTANTIATE_FOR_TARGETS(GroupsInTurnTest);
 
-int64_t GroupsInTurn(Layout layout, int64_t keys) {
-  ProblemSpec spec = DecodeInTurn();
-  spec.layout = layout;
-  spec.key_length = keys;
+int64_t GroupsInTurn(const ProblemSpec& spec) {
   const OwnedProblem owned = MakeProblem(spec, TestSeed());
   return cpu::MakePlan(*Validate(owned.problem), cpu::Targets()[0])
       .groups_in_turn;
 }
 
-TEST(GroupsInTurnPlanTest, AreThoseWhoseHeadsLieSideBySide) {
-  EXPECT_EQ(GroupsInTurn(Layout::kLengthFirst, 3100), 3);
-  EXPECT_EQ(GroupsInTurn(Layout::kRowMajor, 3100), 1);
+TEST(GroupsInTurnPlanTest, AreAllWhereATokensHeadsLieSideBySide) {
+  ProblemSpec spec = DecodeInTurn();
+  EXPECT_EQ(GroupsInTurn(spec), 1);
+  spec.layout = Layout::kLengthFirst;
+  EXPECT_EQ(GroupsInTurn(spec), 3);
+}
+
+TEST(GroupsInTurnPlanTest, AreAllInSmallPages) {
+  ProblemSpec spec = DecodeInTurn();
+  spec.keys_per_block = 16;
+  EXPECT_EQ(GroupsInTurn(spec), 3);
+  spec.keys_per_block = 1550;  // 97 KiB
+  EXPECT_EQ(GroupsInTurn(spec), 1);
 }
 
 TEST(GroupsInTurnPlanTest, NeedKeysOfMoreThanOneTile) {
-  EXPECT_EQ(GroupsInTurn(Layout::kLengthFirst, 5), 1);
+  ProblemSpec spec = DecodeInTurn();
+  spec.layout = Layout::kLengthFirst;
+  spec.key_length = 5;
+  EXPECT_EQ(GroupsInTurn(spec), 1);
 }
 
 }  // namespace

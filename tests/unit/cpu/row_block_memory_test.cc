@@ -1,6 +1,7 @@
 // What a block of rows takes of a thread's memory.
 
 #include <cstdint>
+#include <utility>
 
 #include "core/cpu/job_run.h"
 #include "core/cpu/rows/row_block.h"
@@ -45,14 +46,17 @@ ValidatedProblem ProblemOf(const Spec& spec) {
   return *Validate(problem);
 }
 
-size_t BytesOfBlock(const Spec& spec, const Kernels& kernels) {
+size_t BytesOfBlock(const ValidatedProblem& problem, const Kernels& kernels) {
   WorkerPool workers(1);
-  const ValidatedProblem problem = ProblemOf(spec);
   AttentionJob job;
   job.problem = &problem;
   const RunContext context{workers};
   JobRun run(job, context, kernels);
   return RowBlockBytes(run);
+}
+
+size_t BytesOfBlock(const Spec& spec, const Kernels& kernels) {
+  return BytesOfBlock(ProblemOf(spec), kernels);
 }
 
 TEST(RowBlockMemoryTest, StaysBelowTwoMebibytesAtAnyLength) {
@@ -78,6 +82,28 @@ TEST(RowBlockMemoryTest, StaysBelowTwoMebibytesAtAnyLength) {
                                kernels),
                   size_t{2} << 20)
             << kernels.name << " " << length << " " << width;
+      }
+    }
+  }
+}
+
+// Of heads that lie side by side, which take turns: each has a state.
+TEST(RowBlockMemoryTest, StaysBelowTwoMebibytesWhereGroupsTakeTurns) {
+  for (const Kernels& kernels : Targets()) {
+    for (const int64_t heads : {1, 8, 500}) {
+      for (const int64_t width : {1, 64, 256, 512}) {
+        for (const DataType type : {DataType::kFloat32, DataType::kBFloat16}) {
+          AttentionProblem problem;
+          problem.query =
+              ContiguousView(type, {1, 4 * heads, 1, width}, nullptr);
+          TensorView keys =
+              ContiguousView(type, {1, 5000, heads, width}, nullptr);
+          std::swap(keys.shape[1], keys.shape[2]);
+          std::swap(keys.strides[1], keys.strides[2]);
+          problem.key_value.push_back({keys, keys});
+          EXPECT_LT(BytesOfBlock(*Validate(problem), kernels), size_t{2} << 20)
+              << kernels.name << " " << heads << " heads of " << width;
+        }
       }
     }
   }
