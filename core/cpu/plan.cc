@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "core/cpu/kernels/bf16/int8_products.h"
 #include "core/cpu/kernels/bf16/products.h"
 #include "core/cpu/scoring_traits.h"
 
@@ -82,7 +83,8 @@ constexpr int64_t kBf16DecodeTileBytes = int64_t{64} * 1024;
 // of one after the other in FP32 and FP16, 0.9 in BF16 and INT8, half as many
 // groups 0.8 and 0.9; 32 groups of one row 0.75, 8 of them 0.9.
 constexpr int64_t kElementsInTurn = int64_t{32} * 128;
-constexpr int64_t kMostGroupsInTurn = 32;  // each has rooms of its own
+constexpr int64_t kMostGroupsInTurn = 32;
+constexpr int64_t kNarrowestInTurn = 64;  // narrower rows take as much memory
 // Of a head's keys in a page with which groups take turns: 0.8 to 0.9 of the
 // time for 2 to 8 KiB, 0.9 to 1 for 16 to 64, 1.05 for 128. In one piece FP32
 // takes 1.2 times as long in turns.
@@ -169,9 +171,12 @@ int64_t GroupsInTurn(const ValidatedProblem& problem, const Plan& plan) {
   if (problem.key_length <= plan.key_tile || !HeadsAreInterleaved(problem)) {
     return 1;
   }
-  const int64_t elements = std::max<int64_t>(
-      1,
-      plan.rows_per_group * std::max(problem.key_width, problem.value_width));
+  const int64_t rows = plan.int8_digits
+                           ? RoundUp(plan.rows_per_group, kDigitRows)
+                           : plan.rows_per_group;
+  const int64_t elements =
+      rows *
+      std::max({problem.key_width, problem.value_width, kNarrowestInTurn});
   const int64_t groups = problem.query_heads / plan.heads_per_group;
   return std::clamp<int64_t>(kElementsInTurn / elements, 1,
                              std::min(groups, kMostGroupsInTurn));
