@@ -82,11 +82,15 @@ void RunInPieces(const std::vector<AttentionJob*>& jobs,
   Pieces pieces;
   Pieces merges;
   double multiplications = 0;
+  double attended = 0;
   for (AttentionJob* job : jobs) {
-    JobRun& run = runs.emplace_back(*job, context, kernels);
-    pieces.Add(run.Begin(static_cast<int64_t>(jobs.size())));
-    merges.Add(run.merges());
+    const JobRun& run = runs.emplace_back(*job, context, kernels);
     multiplications += run.Multiplications();
+    attended += run.Attended();
+  }
+  for (JobRun& run : runs) {
+    pieces.Add(run.Begin(attended));
+    merges.Add(run.merges());
   }
   const bool alone = multiplications <= kFewMultiplications;
   // Of several, each looks at its own.

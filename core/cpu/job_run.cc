@@ -1,6 +1,7 @@
 #include "core/cpu/job_run.h"
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <new>
 #include <vector>
@@ -52,7 +53,7 @@ const char* JobRun::KernelName() const {
   return lost_rows_ ? "fp32_tiles_and_differences" : "fp32_tiles";
 }
 
-int64_t JobRun::Begin(int64_t jobs) {
+int64_t JobRun::Begin(double all) {
   if (plan_.blocks() == 0) return 0;
   try {
     scratch_bytes_ = RowBlockBytes(*this);
@@ -63,12 +64,11 @@ int64_t JobRun::Begin(int64_t jobs) {
     ExpectTiles(plan_.blocks() * KeyTiles());
     FindKeysOfEntries();
     key_sums_.Allocate();
-    if (!plan_.decode) return plan_.chunks();
-    blocks_of_entry_ = plan_.blocks() / problem_.batch;
-    blocks_in_turn_ = BlocksInTurn(jobs);
-    pieces_of_entry_ = CeilDivide(blocks_of_entry_, blocks_in_turn_);
-    if (plan_.splits == 1) return problem_.batch * pieces_of_entry_;
-    FindSplits();
+    if (plan_.splits == 1 && plan_.groups_in_turn == 1) return plan_.chunks();
+    const int64_t threads = context_.workers.threads();
+    FindSplits(threads == 1
+                   ? std::numeric_limits<double>::infinity()
+                   : all / static_cast<double>(kPiecesOfThread * threads));
     return static_cast<int64_t>(splits_.size());
   } catch (const std::bad_alloc&) {
     SetOutOfMemory();
@@ -129,28 +129,11 @@ int64_t JobRun::PieceBytes() {
 }
 
 int64_t JobRun::SharedBytes() const {
-  if (plan_.splits == 1) return key_sums_.Bytes();
+  if (plan_.splits == 1 && plan_.groups_in_turn == 1) return key_sums_.Bytes();
   // A list of splits grows by doubling, and is in two places while it does.
   constexpr auto kSplitBytes = static_cast<int64_t>(3 * sizeof(Split));
   return plan_.blocks() * plan_.splits *
          (SplitFloats() * static_cast<int64_t>(sizeof(float)) + kSplitBytes);
-}
-
-// Blocks that take turns are one piece: fewer of them where several threads
-// would find too few pieces.
-int64_t JobRun::BlocksInTurn(int64_t jobs) const {
-  if (plan_.groups_in_turn == 1) return 1;
-  const int64_t threads = context_.workers.threads();
-  const int64_t wanted =
-      threads == 1 ? 1 : CeilDivide(kPiecesOfThread * threads, jobs);
-  return std::clamp<int64_t>(plan_.blocks() * plan_.splits / wanted, 1,
-                             plan_.groups_in_turn);
-}
-
-Blocks JobRun::BlocksOf(int64_t piece) const {
-  const int64_t first = piece % pieces_of_entry_ * blocks_in_turn_;
-  return {piece / pieces_of_entry_ * blocks_of_entry_ + first,
-          std::min(blocks_in_turn_, blocks_of_entry_ - first)};
 }
 
 void JobRun::Compute(const Blocks& blocks) {
@@ -174,28 +157,57 @@ void JobRun::ComputeSmallEntry(int64_t batch) {
   if (ComputeSmall(problem_, places_, kernels_, batch, batch + 1)) return;
   beyond_small_ = true;
   // So few keys are not split, and blocks are entry after entry.
-  const int64_t blocks = plan_.blocks() / problem_.batch;
+  const int64_t blocks = BlocksOfEntry();
   ExpectTiles(blocks * KeyTiles());
   for (int64_t n = 0; n < blocks && !Ended(); ++n) {
     Compute({batch * blocks + n, 1});
   }
 }
 
-void JobRun::FindSplits() {
+// Of an entry that decodes: its blocks attend the same keys.
+KeyRange JobRun::KeysOfEntry(int64_t batch) const {
+  return KeysOfRows(problem_,
+                    BlockRows(problem_, plan_, batch * BlocksOfEntry()));
+}
+
+double JobRun::AttendedBy(int64_t blocks, const KeyRange& keys) const {
+  return static_cast<double>(blocks * plan_.rows_per_group) *
+         static_cast<double>(std::max<int64_t>(0, keys.end - keys.begin)) *
+         static_cast<double>(problem_.key_width + problem_.value_width);
+}
+
+double JobRun::Attended() const {
+  if (plan_.groups_in_turn == 1) return Multiplications();
+  double sum = 0;
+  for (int64_t batch = 0; batch < problem_.batch; ++batch) {
+    sum += AttendedBy(BlocksOfEntry(), KeysOfEntry(batch));
+  }
+  return sum;
+}
+
+// Blocks that take turns are one piece, which attends no more than `most`
+// unless it is one block: other threads would wait for its end.
+void JobRun::FindSplits(double most) {
   int64_t states = 0;
-  for (int64_t piece = 0; piece < problem_.batch * pieces_of_entry_; ++piece) {
-    const Blocks blocks = BlocksOf(piece);
-    const KeyRange keys =
-        KeysOfRows(problem_, BlockRows(problem_, plan_, blocks.first));
+  for (int64_t batch = 0; batch < problem_.batch; ++batch) {
+    const KeyRange keys = KeysOfEntry(batch);
     const int64_t count = plan_.SplitsOf(keys);
-    for (int64_t split = 0; split < count; ++split) {
-      splits_.push_back({.blocks = blocks,
-                         .count = count,
-                         .number = split,
-                         .state = states + split,
-                         .keys = plan_.SplitKeys(keys, split)});
+    const double of_block = AttendedBy(1, keys) / static_cast<double>(count);
+    const auto in_turn = static_cast<int64_t>(
+        std::clamp(most / std::max(of_block, 1.0), 1.0,
+                   static_cast<double>(plan_.groups_in_turn)));
+    for (int64_t first = 0; first < BlocksOfEntry(); first += in_turn) {
+      const Blocks blocks = {batch * BlocksOfEntry() + first,
+                             std::min(in_turn, BlocksOfEntry() - first)};
+      for (int64_t split = 0; split < count; ++split) {
+        splits_.push_back({.blocks = blocks,
+                           .count = count,
+                           .number = split,
+                           .state = states,
+                           .keys = plan_.SplitKeys(keys, split)});
+      }
+      if (count > 1) states += blocks.count * count;
     }
-    states += blocks.count * count;
   }
   partials_.reset(new float[static_cast<size_t>(states * SplitFloats())]);
 }
@@ -209,11 +221,11 @@ int64_t JobRun::merges() const {
 void JobRun::ComputePiece(int64_t index) {
   if (Ended()) return;
   if (small_) return ComputeSmallEntry(index);
-  if (!plan_.decode) return ComputeChunk(index);
-  if (splits_.empty()) return Compute(BlocksOf(index));
+  if (splits_.empty()) return ComputeChunk(index);
   const Split& split = splits_[static_cast<size_t>(index)];
   if (split.count == 1) return Compute(split.blocks);
-  if (!ComputeSplit(*this, split.blocks, split.keys, PartialOf(split.state),
+  if (!ComputeSplit(*this, split.blocks, split.keys,
+                    PartialOf(split.state + split.number),
                     split.count * SplitFloats())) {
     stopped_ = true;
   }
@@ -225,8 +237,10 @@ void JobRun::ComputeMerge(int64_t index) {
     return;
   }
   const Split& split = splits_[static_cast<size_t>(index)];
-  if (split.count == 1 || split.number > 0 || Ended()) return;
-  for (int64_t n = 0; n < split.blocks.count && !Ended(); ++n) {
+  if (split.count == 1) return;
+  // The splits of a piece share its blocks among them.
+  for (int64_t n = split.number; n < split.blocks.count && !Ended();
+       n += split.count) {
     if (!MergeSplits(*this, split.blocks.first + n, split.count,
                      PartialOf(split.state + n * split.count))) {
       stopped_ = true;

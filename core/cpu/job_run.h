@@ -28,9 +28,10 @@ class JobRun {
  public:
   JobRun(AttentionJob& job, const RunContext& context, const Kernels& kernels);
 
-  /// How many pieces there are, of one of `jobs` jobs that are computed
-  /// together. Takes what memory they share.
-  int64_t Begin(int64_t jobs = 1);
+  /// How many pieces there are. Takes what memory they share. `all`: what jobs
+  /// that are computed together attend, this one among them; the less it is,
+  /// the smaller pieces are where threads are several.
+  int64_t Begin(double all = 0);
   void ComputePiece(int64_t index);
   /// How many merges there are: of splits, or of heads whose weights are
   /// summed.
@@ -46,6 +47,8 @@ class JobRun {
   const KeySums& key_sums() const { return key_sums_; }
   /// Multiplications, roughly: whether other threads are worth their waking.
   double Multiplications() const;
+  /// Keys times rows that attend them, times their widths.
+  double Attended() const;
   /// The kernel that has answered, once all is computed.
   const char* KernelName() const;
   /// Of one block of rows.
@@ -81,20 +84,21 @@ class JobRun {
     Blocks blocks;
     int64_t count;   // of a block's splits
     int64_t number;  // of this one among them
-    int64_t state;   // the place of the first block's
+    int64_t state;   // the place of the first block's, if count > 1
     KeyRange keys;
   };
 
   int64_t KeyTiles() const;
+  int64_t BlocksOfEntry() const { return plan_.blocks() / problem_.batch; }
   // Of a block's rows, in one split: their unfinished states.
   int64_t SplitFloats() const {
     return plan_.row_block * plan_.partial_floats();
   }
   void FindKeysOfEntries();
-  void FindSplits();
+  KeyRange KeysOfEntry(int64_t batch) const;
+  double AttendedBy(int64_t blocks, const KeyRange& keys) const;
+  void FindSplits(double most);
   void GiveWay();
-  int64_t BlocksInTurn(int64_t jobs) const;
-  Blocks BlocksOf(int64_t piece) const;
   void Compute(const Blocks& blocks);
   void ComputeChunk(int64_t index);
   void ComputeSmallEntry(int64_t batch);
@@ -115,12 +119,8 @@ class JobRun {
   // A piece is a batch entry, for the kernel of small problems.
   const bool small_;
   size_t scratch_bytes_ = 0;
-  // Of a plan that decodes.
-  int64_t blocks_of_entry_ = 0;
-  int64_t blocks_in_turn_ = 1;  // of one entry, at most
-  int64_t pieces_of_entry_ = 0;
-  // Where keys are split: all splits, block after block, and their states, each
-  // block's one after the other.
+  // Where keys are split, or blocks take turns: all pieces, entry after entry,
+  // and the states of splits, each block's one after the other.
   std::vector<Split> splits_;
   std::unique_ptr<float[]> partials_;
   // Per batch entry, for a scoring function that takes a centre from among

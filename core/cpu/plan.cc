@@ -166,9 +166,11 @@ bool HeadsAreInterleaved(const ValidatedProblem& problem) {
   return pages > 1 && problem.key_length / pages * row_bytes <= kShortRunBytes;
 }
 
-// Keys of one tile are read group after group in any case.
+// Keys of one tile are read group after group in any case. What projects
+// queries takes too much memory for each group.
 int64_t GroupsInTurn(const ValidatedProblem& problem, const Plan& plan) {
-  if (problem.key_length <= plan.key_tile || !HeadsAreInterleaved(problem)) {
+  if (problem.key_length <= plan.key_tile || !HeadsAreInterleaved(problem) ||
+      !std::holds_alternative<ScaledDotProduct>(problem.scoring)) {
     return 1;
   }
   const int64_t rows = plan.int8_digits

@@ -110,14 +110,13 @@ size_t RowBlockBytes(JobRun& run) {
       continue;
     }
     if (pass == Pass::kScores && !run.problem().wanted.scores) continue;
-    const int64_t in_turn =
-        pass == Pass::kAttend ? run.plan().groups_in_turn : 1;
+    const auto in_turn = static_cast<size_t>(
+        pass == Pass::kAttend ? run.plan().groups_in_turn : 1);
     Scratch count;
     TileRoom room(run, count);
-    for (int64_t n = 0; n < in_turn; ++n) {
-      const RowPass block(run, rows, pass, nullptr, room, count);
-    }
-    bytes = std::max(bytes, count.used());
+    const size_t of_room = count.used();
+    const RowPass block(run, rows, pass, nullptr, room, count);
+    bytes = std::max(bytes, of_room + in_turn * (count.used() - of_room));
   }
   return bytes;
 }

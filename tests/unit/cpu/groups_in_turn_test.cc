@@ -75,7 +75,7 @@ TEST_P(GroupsInTurnTest, OfEveryType) {
 
 TEST_P(GroupsInTurnTest, OfEntriesOfUnequalLengths) {
   ProblemSpec spec = DecodeInTurn();
-  spec.batch = 3;
+  spec.batch = 6;
   spec.valid_lens = LengthsShape::kPerRow;
   spec.sinks = PerHeadShape::kPerBatchAndHead;
   ExpectBitsOfHeadsApart(spec);

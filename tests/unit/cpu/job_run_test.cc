@@ -4,6 +4,7 @@
 #include "core/cpu/job_run.h"
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "core/cpu/flush_subnormals.h"
@@ -138,6 +139,56 @@ TEST_F(BlockLengthsTest, ABlockReadsThoseOfItsOwnRowsAlone) {
     };
     EXPECT_EQ(run_all(false), run_all(true));
   }
+}
+
+// One entry of eight kv groups, a token's heads side by side: what of it is one
+// piece of work.
+class PiecesInTurnTest : public ::testing::Test {
+ protected:
+  static constexpr int64_t kGroups = 8;
+
+  // Among jobs that attend `all_by_this` times what it does.
+  int64_t Pieces(int threads, double all_by_this) {
+    TensorView keys =
+        ContiguousView(DataType::kFloat32, {1, keys_, kGroups, 64}, nullptr);
+    std::swap(keys.shape[1], keys.shape[2]);
+    std::swap(keys.strides[1], keys.strides[2]);
+    AttentionProblem problem;
+    problem.query =
+        ContiguousView(DataType::kFloat32, {1, kGroups, 1, 64}, nullptr);
+    problem.key_value.push_back({keys, keys});
+    problem.masks.valid_lens = ContiguousView(
+        DataType::kInt32, {1}, reinterpret_cast<const std::byte*>(&attended_));
+    const ValidatedProblem valid = *Validate(problem);
+    WorkerPool workers(threads);
+    AttentionJob job;
+    job.problem = &valid;
+    const RunContext context{workers};
+    JobRun run(job, context, Targets()[0]);
+    return run.Begin(all_by_this * run.Attended());
+  }
+
+  int64_t keys_ = 1000;
+  int32_t attended_ = 1000;
+};
+
+TEST_F(PiecesInTurnTest, OfOneThreadAreEntries) { EXPECT_EQ(Pieces(1, 1), 1); }
+
+TEST_F(PiecesInTurnTest, OfSeveralThreadsAreEnoughForThem) {
+  EXPECT_EQ(Pieces(4, 1), kGroups);
+}
+
+TEST_F(PiecesInTurnTest, AreEntriesAmongManyOthers) {
+  EXPECT_EQ(Pieces(4, 1000), 1);
+}
+
+TEST_F(PiecesInTurnTest, AreSmallerWhereOneEntryIsMostOfAll) {
+  EXPECT_EQ(Pieces(4, 1.5), kGroups);
+}
+
+TEST_F(PiecesInTurnTest, FollowFromTheKeysThatAreAttended) {
+  keys_ = 131072;
+  EXPECT_EQ(Pieces(4, 1), kGroups);
 }
 
 }  // namespace

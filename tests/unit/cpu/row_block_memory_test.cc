@@ -89,20 +89,33 @@ TEST(RowBlockMemoryTest, StaysBelowTwoMebibytesAtAnyLength) {
 
 // Of heads that lie side by side, which take turns: each has a state.
 TEST(RowBlockMemoryTest, StaysBelowTwoMebibytesWhereGroupsTakeTurns) {
+  const auto side_by_side = [](DataType type, const Shape& shape) {
+    TensorView keys = ContiguousView(type, shape, nullptr);
+    std::swap(keys.shape[1], keys.shape[2]);
+    std::swap(keys.strides[1], keys.strides[2]);
+    return keys;
+  };
   for (const Kernels& kernels : Targets()) {
-    for (const int64_t heads : {1, 8, 500}) {
-      for (const int64_t width : {1, 64, 256, 512}) {
-        for (const DataType type : {DataType::kFloat32, DataType::kBFloat16}) {
+    for (const int64_t rows : {1, 4, 8}) {
+      for (const int64_t width : {1, 16, 32, 64, 96, 128, 256, 512}) {
+        for (const DataType type : {DataType::kFloat32, DataType::kBFloat16,
+                                    DataType::kInt8, DataType::kFloat8}) {
+          const DataType of_query =
+              IsScaledType(type) ? DataType::kBFloat16 : type;
           AttentionProblem problem;
           problem.query =
-              ContiguousView(type, {1, 4 * heads, 1, width}, nullptr);
-          TensorView keys =
-              ContiguousView(type, {1, 5000, heads, width}, nullptr);
-          std::swap(keys.shape[1], keys.shape[2]);
-          std::swap(keys.strides[1], keys.strides[2]);
-          problem.key_value.push_back({keys, keys});
+              ContiguousView(of_query, {1, rows * 64, 1, width}, nullptr);
+          const TensorView keys = side_by_side(type, {1, 5000, 64, width});
+          KeyValueBlock block = {keys, keys};
+          if (IsScaledType(type)) {
+            block.key_scale = block.value_scale =
+                ContiguousView(DataType::kFloat32, Shape{1, 64, 5000}, nullptr);
+            block.scales_checked = true;
+          }
+          problem.key_value.push_back(block);
           EXPECT_LT(BytesOfBlock(*Validate(problem), kernels), size_t{2} << 20)
-              << kernels.name << " " << heads << " heads of " << width;
+              << kernels.name << " " << Name(type) << " " << rows << " rows of "
+              << width;
         }
       }
     }
