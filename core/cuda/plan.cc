@@ -15,7 +15,7 @@ namespace {
 // key/value heads and 2,048 keys then has 128 blocks, about as many as large
 // devices have multiprocessors; what reads decides, not what merges.
 constexpr int64_t kLeastSplit = kSplitUnit;
-// Blocks for each multiprocessor that keep it busy.
+// Blocks of side 1 for each multiprocessor that keep it busy.
 constexpr int64_t kBusyBlocks = 2;
 
 // `what` begins with the request's field, where it is one.
@@ -91,10 +91,11 @@ void ChooseGroupsAndSplits(const DeviceProperties& device,
         args.query_heads / std::max(args.key.heads, args.value.heads);
   }
   // Tiles of one batch entry, not of all: the splits decide the bits.
+  const int side = AttendSide(args);
   const int64_t tiles = args.query_heads / args.heads_per_group *
-                        CeilDivide(RowsPerGroup(args), kAttendRows);
+                        CeilDivide(RowsPerGroup(args), side * kAttendRows);
   const int64_t wanted =
-      CeilDivide(kBusyBlocks * device.multiprocessors, tiles);
+      CeilDivide(kBusyBlocks / side * device.multiprocessors, tiles);
   const int64_t most = CeilDivide(args.key_length, kLeastSplit);
   const int64_t splits = std::clamp<int64_t>(wanted, 1, most);
   args.keys_per_split =

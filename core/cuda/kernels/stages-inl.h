@@ -15,16 +15,19 @@ struct alignas(kQuad * sizeof(T)) Quad {
 };
 
 /// Begins to bring columns first ... first + 3 of a row in FP32; 0 beyond
-/// `width`, or if there is no such row.
+/// `width`, or if there is no such row. An address that is not read has to be
+/// one all the same.
 template <typename T>
 ATTENTION_KERNEL_CODE void BringQuad(const T* row, bool exists, int first,
                                      int width, float* to) {
   const bool aligned = width % kQuad == 0;
   const int count = exists ? width - first : 0;  // or more
   if constexpr (sizeof(T) == sizeof(float)) {
-    if (aligned) return CopyAsync<16>(to, row + first, count > 0);
+    if (aligned) {
+      return CopyAsync<16>(to, row + (count > 0 ? first : 0), count > 0);
+    }
     for (int i = 0; i < kQuad; ++i) {
-      CopyAsync<4>(to + i, row + first + i, i < count);
+      CopyAsync<4>(to + i, row + (i < count ? first + i : 0), i < count);
     }
   } else {
     Quad<T> quad = {};

@@ -7,8 +7,9 @@ namespace attention::cuda {
 int LaunchWeights(const AttentionArgs& args, const LaunchShape& shape,
                   void* stream) {
   return DispatchScore(args, [&]<Score kScore>() {
-    return LaunchKernel<StoreWeights<kScore>, kAttendThreads, 3>(args, shape,
-                                                                 stream);
+    constexpr int kBlocks = kScore == Score::kAdditive ? 2 : 3;
+    return LaunchKernel<StoreWeights<kScore>, kAttendThreads, kBlocks>(
+        args, shape, stream);
   });
 }
 
