@@ -1,6 +1,12 @@
 """Of what a simulated step consists, by costs that are easy to add up."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
+from sharded import apart
 from sharded.parts import LINK, breakdown, takes_over
 
 COSTS = {
@@ -38,3 +44,20 @@ def test_servers_without_keys_are_not_asked():
 def test_the_kernel_takes_over_where_keys_take_longer_than_a_call(nodes):
     # Few keys are at one server, however many there are.
     assert takes_over(nodes, COSTS) == 512
+
+
+def test_steps_over_nodes_apart_are_measured_and_nothing_of_them_stays():
+    if lacks := apart.missing():
+        pytest.skip(f"needs {lacks}")
+    wanted = "--apart 0.3:1 --check 1000 --rounds 1 --seconds 0.02 --keys 1024"
+    program = ["unshare", "--net", "--mount", sys.executable, "-m", "sharded"]
+    done = subprocess.run(
+        [*program, *wanted.split()],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "each node has 0.3, and 1 Gbit/s" in done.stdout
+    assert not list(Path("/sys/fs/cgroup").glob("**/attention-sharded-*"))

@@ -1,11 +1,13 @@
 """See --help."""
 
 import argparse
+import contextlib
 import os
 import statistics
 import sys
 
 import numpy as np
+from sharded import apart
 from sharded.measure import (
     Servers,
     at_once,
@@ -55,6 +57,14 @@ def parse():
         "differs by more from the measured one",
     )
     parser.add_argument(
+        "--apart",
+        metavar="SHARE:GBIT",
+        help="for the first comparison alone: gives each server a network namespace of "
+        "its own, with so many Gbit/s, and so much of a processor, such as 0.4:1, so "
+        "that servers do not wait for each other on a machine of few processors; needs "
+        "root",
+    )
+    parser.add_argument(
         "--overhead",
         action="store_true",
         help="nothing but what a step over 2 to 8 servers takes above the slowest one "
@@ -68,6 +78,15 @@ def parse():
         + ", ".join(COSTS),
     )
     options = parser.parse_args()
+    if options.apart is not None:
+        try:
+            options.apart = tuple(map(float, options.apart.split(":", 1)))
+        except ValueError:
+            options.apart = ()
+        if len(options.apart) != 2 or min(options.apart) <= 0:
+            parser.error("--apart: expected SHARE:GBIT, such as 0.4:1")
+        if lacks := apart.missing():
+            parser.error(f"--apart: this needs {lacks}")
     if options.costs is not None:
         told = dict(one.split("=", 1) for one in options.costs)
         if told.keys() != set(COSTS):
@@ -155,7 +174,12 @@ def one_round(servers, large, small, cut, query, options):
 def compare_with_measured(query, options):
     """A table; what a call, a key and a merge cost, and the largest difference."""
     processors = len(os.sched_getaffinity(0))
-    with Servers(max(NODES)) as servers, most_asked(max(NODES)):
+    with contextlib.ExitStack() as made:
+        nodes = None
+        if options.apart is not None:
+            nodes = made.enter_context(apart.Nodes(max(NODES), *options.apart))
+        servers = made.enter_context(Servers(max(NODES), nodes))
+        made.enter_context(most_asked(max(NODES)))
         large = {n: servers.over(n, options.keys, normal) for n in NODES}
         small = {n: servers.over(n, n * 64, normal) for n in NODES}
         keys = ENTRIES * 64
@@ -164,7 +188,12 @@ def compare_with_measured(query, options):
             one_round(servers, large, small, cut, query, options)
             for _ in range(options.rounds)
         ]
-    print(f"{options.keys} keys on {processors} processors, ms; the client asks all")
+    where = f"{processors} processors"
+    if nodes is not None:
+        # Each node's processor and link are its own; what they take is in the costs.
+        processors = None
+        where += ", of which each node has {:g}, and {:g} Gbit/s".format(*options.apart)
+    print(f"{options.keys} keys on {where}, ms; the client asks all")
     print(
         "| nodes | step | slowest shard alone | 64 keys each | simulated | tokens/s | "
         "differs |"
@@ -265,11 +294,11 @@ def main():
     if options.overhead:
         return overhead(query, options)
     costs, most = compare_with_measured(query, options)
-    if options.check is None:
+    if options.check is None and options.apart is None:
         costs["relay"] = measure_trees(query, options)
     print("costs in us:", {name: round(of * 1e6, 3) for name, of in costs.items()})
-    if options.check is not None:
-        if most * 100 > options.check:
+    if options.check is not None or options.apart is not None:
+        if options.check is not None and most * 100 > options.check:
             sys.exit(f"sharded: {most:.0%} (at most {options.check:g} %)")
         return None
     return simulated(costs)

@@ -14,11 +14,16 @@ from attention_client.ray import tree
 
 
 class Servers(many_servers.Servers):
-    """Each with one thread, on one processor."""
+    """Each with one thread, on one processor, or a node of `apart`."""
 
-    def __init__(self, count):
-        super().__init__(count, **many_servers.LOOPBACK)
+    def __init__(self, count, apart=None):
+        if apart is None:
+            super().__init__(count, **many_servers.LOOPBACK)
+        else:
+            super().__init__(count, flags_of=apart.flags)
         self._pids = [server.pid for server in self.servers]
+        if apart is not None:
+            return
         # Else the system may have several wait for one processor beside an idle one.
         processors = sorted(os.sched_getaffinity(0))
         for number, pid in enumerate(self._pids):

@@ -21,13 +21,14 @@ LOOPBACK = {"peers": "127.0.0.1:*"}
 class Servers:
     """What a ShardedSequence needs of an AttentionCluster.
 
-    connect: settings of the clients; flags: of the servers, with one worker thread.
+    connect: settings of the clients; flags: of the servers, with one worker thread;
+    flags_of(number): of one of them.
     """
 
     timeout = 60.0
     client = Client
 
-    def __init__(self, count, connect=None, **flags):
+    def __init__(self, count, connect=None, flags_of=lambda _: {}, **flags):
         self._stack = contextlib.ExitStack()
         self._recent = hedging.Recent()
         self._trees = tree.Trees()
@@ -37,9 +38,15 @@ class Servers:
             self._threads = started.enter_context(ThreadPoolExecutor(count))
             self.servers = [
                 started.enter_context(
-                    LocalServer(worker_threads=1, http=True, http_port=0, **flags)
+                    LocalServer(
+                        worker_threads=1,
+                        http=True,
+                        http_port=0,
+                        **flags,
+                        **flags_of(number),
+                    )
                 )
-                for _ in range(count)
+                for number in range(count)
             ]
             self.clients = [
                 started.enter_context(self.client(server.target, **connect))
