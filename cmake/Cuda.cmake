@@ -11,7 +11,9 @@ set(ATTENTION_HAS_CUDA OFF)
 if(NOT ATTENTION_CUDA MATCHES "^(AUTO|ON|OFF)$")
   message(FATAL_ERROR "ATTENTION_CUDA: '${ATTENTION_CUDA}' (expected AUTO, ON or OFF)")
 endif()
+set(ATTENTION_WHY_NO_CUDA "")  # what the server says of it; empty where it has the plugin
 if(ATTENTION_CUDA STREQUAL "OFF")
+  set(ATTENTION_WHY_NO_CUDA "ATTENTION_CUDA=OFF")
   return()
 endif()
 
@@ -23,6 +25,7 @@ function(attention_no_cuda reason)
             "variable CUDACXX, or configure with -DATTENTION_CUDA=OFF.")
   endif()
   message(STATUS "CUDA plugin: left out, ${reason}")
+  set(ATTENTION_WHY_NO_CUDA "${reason}" PARENT_SCOPE)
 endfunction()
 
 if(NOT CMAKE_CUDA_COMPILER)

@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 
 namespace attention::cuda {
 namespace {
@@ -20,13 +21,16 @@ bool Exists(const std::string& path) {
   return std::filesystem::exists(path, error);
 }
 
-// Why there is no plugin: of a build that has one, whoever builds the server
-// alone has not built it.
-constexpr const char* kWhyNone =
-    ATTENTION_CUDA_CONFIGURED != 0
-        ? "this build has nvcc, but the plugin was not built (target "
-          "attention_cuda) or not installed"
-        : "this build has no CUDA (nvcc was not found, or ATTENTION_CUDA=OFF)";
+// Why the build has none, in cmake/Cuda.cmake's words; empty where it has.
+constexpr absl::string_view kWhyNotBuilt = ATTENTION_WHY_NO_CUDA;
+
+// Of a build that has one, whoever builds the server alone has not built it.
+std::string WhyNone() {
+  return kWhyNotBuilt.empty()
+             ? "this build has nvcc, but the plugin was not built (target "
+               "attention_cuda) or not installed"
+             : absl::StrCat("this build has no CUDA: ", kWhyNotBuilt);
+}
 
 std::string LoaderError() {
   const char* const message = dlerror();
@@ -76,7 +80,7 @@ absl::StatusOr<std::string> FindPlugin() {
   return absl::NotFoundError(absl::StrCat(
       kPluginFile,
       " is neither beside the program nor in ../lib/attention-server: ",
-      kWhyNone));
+      WhyNone()));
 }
 
 absl::StatusOr<Devices> OpenDevices() {

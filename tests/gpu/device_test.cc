@@ -101,6 +101,14 @@ struct ProductCase {
 class ProductTest : public DeviceTest,
                     public ::testing::WithParamInterface<ProductCase> {
  protected:
+  void SetUp() override {
+    DeviceTest::SetUp();
+    if (HasFatalFailure()) return;
+    if (const absl::Status gemm = device().LoadGemm(); !gemm.ok()) {
+      GTEST_SKIP() << gemm;
+    }
+  }
+
   static constexpr int64_t kRows = 37, kColumns = 53, kDepth = 29, kBatch = 3;
 
   // Small whole numbers, so that every sum is exact.
@@ -187,6 +195,9 @@ INSTANTIATE_TEST_SUITE_P(
 
 // Not TF32: a product of two numbers with 12 bits each is exact in FP32.
 TEST_F(DeviceTest, ProductsInFp32KeepAllBits) {
+  if (const absl::Status gemm = device().LoadGemm(); !gemm.ok()) {
+    GTEST_SKIP() << gemm;
+  }
   const float a = 1 + std::ldexp(1.0F, -11);
   Put(memory_, &a, 4);
   Gemm product;

@@ -49,6 +49,12 @@ TEST_P(InstanceTest, MatchesTheOracle) {
   }
   ASSERT_THAT(InstancesOf(cuda::MakePlan(valid, devices[0]->properties())),
               Contains(GetParam().instance));
+  if (GetParam().instance.starts_with("softmax_rows")) {
+    // Without cuBLAS other kernels would answer in its place.
+    if (const absl::Status gemm = devices[0]->LoadGemm(); !gemm.ok()) {
+      GTEST_SKIP() << gemm;
+    }
+  }
   const auto engine = MakeEngine(Backends()[0]);
   ASSERT_OK_AND_ASSIGN(const Results first, RunOn(*engine, owned.problem));
   EXPECT_TRUE(Matches(owned.problem, first));

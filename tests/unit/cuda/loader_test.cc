@@ -46,6 +46,20 @@ TEST(LoaderTest, APluginOfAnotherBuildIsRefused) {
                                         HasSubstr("the program of build")));
 }
 
+// Beside a program that has none, why is said: of the build, or of the machine.
+TEST(LoaderTest, WhyThereIsNoPluginIsSaid) {
+  const absl::StatusOr<std::string> plugin = FindPlugin();
+  if (plugin.ok()) return;
+  EXPECT_THAT(static_cast<std::string>(plugin.status().message()),
+#ifdef ATTENTION_PLUGIN
+              ::testing::AnyOf(HasSubstr("no NVIDIA driver"),
+                               HasSubstr("the plugin was not built"))
+#else
+              HasSubstr("this build has no CUDA: ")
+#endif
+  );
+}
+
 #ifdef ATTENTION_PLUGIN
 TEST(LoaderTest, ThePluginOfThisBuildLoadsAndSaysWhatDevicesThereAre) {
   const auto devices = OpenPlugin(ATTENTION_PLUGIN);
