@@ -1,6 +1,7 @@
 """Every answer fits some legal order of all that was done, whatever dies meanwhile."""
 
 import contextlib
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from recorded import Recorded
@@ -63,6 +64,24 @@ def test_nodes_come_and_go(cluster, played, rounds):
         cluster.add_nodes(1)
 
     assert played(disturb, rounds) > 100
+
+
+@pytest.mark.parametrize("rounds", [QUICK, pytest.param(LONG, marks=pytest.mark.long)])
+def test_servers_are_killed_while_a_node_is_drained(cluster, played, kill, rounds):
+    def disturb(_, one):
+        drained = busiest(cluster, one).node
+        known = cluster.open_sequence(one.sequence.name).describe()
+        holders = {r.node for part in known.ranges for r in part.replicas} - {drained}
+        killed = next(r for r in cluster.nodes() if r.node in holders)
+        with ThreadPoolExecutor(1) as pool:
+            drain = pool.submit(cluster.drain, drained)
+            kill(killed)
+            drain.result()
+        wait_for_nodes(cluster, 3)
+        cluster.add_nodes(1)
+
+    assert played(disturb, rounds) > 100
+    wait_for_nodes(cluster, 4)
 
 
 @pytest.mark.long
