@@ -50,7 +50,8 @@ ATTENTION_KERNEL_CODE void AddWeighted(const AttendMemory& memory,
                         TileIndex(m * kQuad));
     }
     for (int n = 0; n < kColumnGroups; ++n) {
-      v[n] = LoadFloat4(values_at + j * kWidth + n * kColumnGroup);
+      v[n] = LoadFloat4(values_at +
+                        static_cast<int64_t>(j * kWidth + n * kColumnGroup));
     }
     ATTENTION_UNROLL_ALL
     for (int m = 0; m < kSide * kQuad; ++m) {
@@ -74,8 +75,8 @@ ATTENTION_KERNEL_CODE void AddValues(const AttentionArgs& args,
                                      Columns<kColumnGroups, kSide>& sums) {
   constexpr int kCount = AnyStages::kValueKeys;
   constexpr int kKeys = kAttendKeys;
-  const auto count =
-      static_cast<int>(Least(kSide * kKeys, args.key_length - first_key));
+  const auto count = static_cast<int>(
+      Least(int64_t{kSide} * kKeys, args.key_length - first_key));
   for (int first = 0; first < count; first += kCount) {
     // Others may still read the first half. What the block was shown of the
     // tile before it has read: it has met since.

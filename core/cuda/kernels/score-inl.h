@@ -67,7 +67,7 @@ ATTENTION_KERNEL_CODE void AddDepth(const float* stage, Scores<kSide>& scores) {
       k[n] = LoadFloat4(k_at + SpreadRow(TileIndex(n)) * kAttendDepth);
     }
     if (ScoreTerm<kScore>::kHasWeights) {
-      w = LoadFloat4(keys + kTile + quad * kQuad);
+      w = LoadFloat4(keys + kTile + static_cast<int64_t>(quad * kQuad));
     }
     ATTENTION_UNROLL_ALL
     for (int m = 0; m < kSide * kQuad; ++m) {

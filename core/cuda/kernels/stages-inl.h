@@ -79,7 +79,7 @@ ATTENTION_KERNEL_CODE void BringValues(const Head& values, int64_t first,
     const int row = i / kPerRow;
     const bool exists = row < count;
     BringQuad(values.template At<T>(first + (exists ? row : 0)), exists, column,
-              values.width, to + i * kQuad);
+              values.width, to + static_cast<int64_t>(i * kQuad));
   }
 }
 
@@ -103,7 +103,7 @@ struct Stages {
   int filling = 0;  // the stage that it is brought to
 
   ATTENTION_KERNEL_CODE float* Stage(int number) const {
-    return memory.stages + number * kStage;
+    return memory.stages + static_cast<int64_t>(number * kStage);
   }
 
   ATTENTION_KERNEL_CODE int KeysOfTile() const {
