@@ -45,7 +45,7 @@ class Nodes(contextlib.ExitStack):
         """LocalServer's, of the server of a node."""
         program = self._folder / f"{node}"
         program.write_text(
-            f"#!/bin/sh\necho $$ > {_group(f'{os.getpid()}-{node}')}/cgroup.procs\n"
+            f"#!/bin/sh\necho $$ > {_group(node)}/cgroup.procs\n"
             f'exec ip netns exec node{node} {shlex.quote(find_binary())} "$@"\n'
         )
         program.chmod(0o700)
@@ -65,7 +65,7 @@ class Nodes(contextlib.ExitStack):
         _run(f"tc -n {inside} qdisc add dev eth0 root {queue}")
 
     def _make_group(self, node, share):
-        group = _group(f"{os.getpid()}-{node}")
+        group = _group(node)
         group.mkdir()
         self.callback(_remove, group)
         period = round(_QUOTA_US / share)
@@ -85,14 +85,18 @@ def missing():
             return f"the program {program} (Debian: iproute2, util-linux)"
     if subprocess.run(["unshare", "--net", "--mount", "true"], check=False).returncode:
         return "leave to make network namespaces (a container may not have it)"
-    if not os.access(_group("").parent, os.W_OK):
-        return f"control groups that can be written ({_group('').parent})"
+    if not os.access(_groups(), os.W_OK):
+        return f"control groups that can be written ({_groups()})"
     return ""
 
 
-def _group(name):
+def _groups():
     one_tree = (_GROUPS / "cgroup.controllers").exists()  # version 2
-    return _GROUPS / ("" if one_tree else "cpu") / f"attention-sharded-{name}"
+    return _GROUPS if one_tree else _GROUPS / "cpu"
+
+
+def _group(node):
+    return _groups() / f"attention-sharded-{os.getpid()}-{node}"
 
 
 def _remove(group):

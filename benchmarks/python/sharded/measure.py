@@ -22,9 +22,11 @@ class Servers(many_servers.Servers):
         else:
             super().__init__(count, flags_of=apart.flags)
         self._pids = [server.pid for server in self.servers]
-        if apart is not None:
-            return
-        # Else the system may have several wait for one processor beside an idle one.
+        if apart is None:
+            self._pin()
+
+    def _pin(self):
+        """Else the system may have several wait for one processor beside an idle one."""
         processors = sorted(os.sched_getaffinity(0))
         for number, pid in enumerate(self._pids):
             _pin(pid, processors[number % len(processors)])

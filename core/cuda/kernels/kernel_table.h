@@ -21,9 +21,8 @@ namespace attention::cuda {
 /// problems: all have its score and types, and of attend_entries and
 /// recompute_entries a value width up to 64 if it has one, and above if not; of
 /// attend_entries also its AttendSide(), of attend_mma_entries its MmaWidth()
-/// and MmaRows(). The launch has the
-/// problems' blocks together, and the most shared memory that one of them
-/// needs.
+/// and MmaRows(). The launch has the problems' blocks together, and the most
+/// shared memory that one of them needs.
 struct KernelTable {
   /// Every score and type, in FP32. Writes output, lse, marks, row_max and
   /// row_sum, or partials.

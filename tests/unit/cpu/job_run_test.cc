@@ -4,7 +4,6 @@
 #include "core/cpu/job_run.h"
 
 #include <cstdint>
-#include <utility>
 #include <vector>
 
 #include "core/cpu/flush_subnormals.h"
@@ -16,6 +15,7 @@
 #include "tests/support/random.h"
 #include "tests/support/random_problem.h"
 #include "tests/support/results.h"
+#include "tests/unit/cpu/side_by_side.h"
 
 namespace attention::cpu {
 namespace {
@@ -149,10 +149,8 @@ class PiecesInTurnTest : public ::testing::Test {
 
   // Among jobs that attend `all_by_this` times what it does.
   int64_t Pieces(int threads, double all_by_this) {
-    TensorView keys =
-        ContiguousView(DataType::kFloat32, {1, keys_, kGroups, 64}, nullptr);
-    std::swap(keys.shape[1], keys.shape[2]);
-    std::swap(keys.strides[1], keys.strides[2]);
+    const TensorView keys =
+        HeadsSideBySide(DataType::kFloat32, keys_, kGroups, 64);
     AttentionProblem problem;
     problem.query =
         ContiguousView(DataType::kFloat32, {1, kGroups, 1, 64}, nullptr);

@@ -1,7 +1,6 @@
 // What a block of rows takes of a thread's memory.
 
 #include <cstdint>
-#include <utility>
 
 #include "core/cpu/job_run.h"
 #include "core/cpu/rows/row_block.h"
@@ -9,6 +8,7 @@
 #include "core/validate.h"
 #include "core/worker_pool.h"
 #include "gtest/gtest.h"
+#include "tests/unit/cpu/side_by_side.h"
 
 namespace attention::cpu {
 namespace {
@@ -89,12 +89,6 @@ TEST(RowBlockMemoryTest, StaysBelowTwoMebibytesAtAnyLength) {
 
 // Of heads that lie side by side, which take turns: each has a state.
 TEST(RowBlockMemoryTest, StaysBelowTwoMebibytesWhereGroupsTakeTurns) {
-  const auto side_by_side = [](DataType type, const Shape& shape) {
-    TensorView keys = ContiguousView(type, shape, nullptr);
-    std::swap(keys.shape[1], keys.shape[2]);
-    std::swap(keys.strides[1], keys.strides[2]);
-    return keys;
-  };
   for (const Kernels& kernels : Targets()) {
     for (const int64_t rows : {1, 4, 8}) {
       for (const int64_t width : {1, 16, 32, 64, 96, 128, 256, 512}) {
@@ -105,7 +99,7 @@ TEST(RowBlockMemoryTest, StaysBelowTwoMebibytesWhereGroupsTakeTurns) {
           AttentionProblem problem;
           problem.query =
               ContiguousView(of_query, {1, rows * 64, 1, width}, nullptr);
-          const TensorView keys = side_by_side(type, {1, 5000, 64, width});
+          const TensorView keys = HeadsSideBySide(type, 5000, 64, width);
           KeyValueBlock block = {keys, keys};
           if (IsScaledType(type)) {
             block.key_scale = block.value_scale =
