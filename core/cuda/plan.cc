@@ -15,8 +15,6 @@ namespace {
 // key/value heads and 2,048 keys then has 128 blocks, about as many as large
 // devices have multiprocessors; what reads decides, not what merges.
 constexpr int64_t kLeastSplit = kSplitUnit;
-// Blocks of side 1 for each multiprocessor that keep it busy.
-constexpr int64_t kBusyBlocks = 2;
 
 // `what` begins with the request's field, where it is one.
 absl::Status LeftToCpu(absl::string_view what) {
@@ -95,7 +93,7 @@ void ChooseGroupsAndSplits(const DeviceProperties& device,
   const int64_t tiles = args.query_heads / args.heads_per_group *
                         CeilDivide(RowsPerGroup(args), side * kAttendRows);
   const int64_t wanted =
-      CeilDivide(kBusyBlocks / side * device.multiprocessors, tiles);
+      CeilDivide(int64_t{AttendBlocks(side)} * device.multiprocessors, tiles);
   const int64_t most = CeilDivide(args.key_length, kLeastSplit);
   const int64_t splits = std::clamp<int64_t>(wanted, 1, most);
   args.keys_per_split =

@@ -8,9 +8,8 @@ namespace attention::cuda {
 int LaunchAttend(const AttentionArgs& args, const LaunchShape& shape,
                  void* stream) {
   return DispatchAttend(args, [&]<Score kScore, int kColumnGroups, int kSide>() {
-    // Blocks for whose threads a multiprocessor has registers.
     return LaunchKernel<Attend<kScore, kColumnGroups, kSide>, kAttendThreads,
-                        2 / kSide>(args, shape, stream);
+                        AttendBlocks(kSide)>(args, shape, stream);
   });
 }
 

@@ -12,7 +12,7 @@ int LaunchAttendEntries(const EntriesArgs& entries, const AttentionArgs& like,
                         const LaunchShape& shape, void* stream) {
   return DispatchAttend(like, [&]<Score kScore, int kColumnGroups, int kSide>() {
     return LaunchKernel<OfEntries<Attend<kScore, kColumnGroups, kSide, true>>,
-                        kAttendThreads, 2 / kSide>(entries, shape, stream);
+                        kAttendThreads, AttendBlocks(kSide)>(entries, shape, stream);
   });
 }
 

@@ -76,6 +76,10 @@ constexpr int64_t AttendSharedBytes(int side = 1) {
          side * kAttendRows * 32 + 64;
 }
 
+/// Blocks of `attend` for whose threads and tiles a multiprocessor has
+/// registers and shared memory: as many keep it busy.
+constexpr int AttendBlocks(int side) { return 2 / side; }
+
 /// The side of `attend`'s tiles, 1 or 2; `recompute` and `weights` have 1. With
 /// 2, a load from shared memory is for twice as many multiply-adds, but few
 /// rows would leave most of a tile empty. Other scores and types, which are
