@@ -60,4 +60,5 @@ def test_steps_over_nodes_apart_are_measured_and_nothing_of_them_stays():
     )
     assert done.returncode == 0, done.stderr
     assert "each node has 0.3, and 1 Gbit/s" in done.stdout
+    assert "| 4, a tree | " in done.stdout
     assert not list(Path("/sys/fs/cgroup").glob("**/attention-sharded-*"))

@@ -59,10 +59,10 @@ def parse():
     parser.add_argument(
         "--apart",
         metavar="SHARE:GBIT",
-        help="for the first comparison alone: gives each server a network namespace of "
-        "its own, with so many Gbit/s, and so much of a processor, such as 0.4:1, so "
-        "that servers do not wait for each other on a machine of few processors; needs "
-        "root",
+        help="for the first comparison alone, and with it a tree of the most servers: "
+        "gives each server a network namespace of its own, with so many Gbit/s, and so "
+        "much of a processor, such as 0.4:1, so that servers do not wait for each other "
+        "on a machine of few processors; needs root",
     )
     parser.add_argument(
         "--overhead",
@@ -171,6 +171,38 @@ def one_round(servers, large, small, cut, query, options):
     return steps, alone, floors, costs
 
 
+def time_tree(servers, large, small, query, seconds):
+    """Seconds of a step of the most servers in a tree; what one takes to ask another."""
+    most = max(NODES)
+    flat = measured(servers, small[most], query, seconds)
+    with most_asked(0):
+        step = timed(lambda: large[most].attend(query), seconds)
+        of_tree = measured(servers, small[most], query, seconds)
+        if not servers.ask_each_other():
+            sys.exit("sharded: the servers refuse to ask each other")
+    asked = most - len(tree.groups(range(most)))
+    return step, max((of_tree[2] - flat[2]) / asked, 0)
+
+
+def show_tree(rounds, trees, keys):
+    """A line of the first table; by how much the simulation differs."""
+    most = max(NODES)
+    even = [[keys / most]] * most
+    told = [
+        simulate_tree(even, {**costs, "relay": relay}, link=(0.0, float("inf")))
+        for (*_, costs), (_, relay) in zip(rounds, trees, strict=True)
+    ]
+    differs = statistics.median(
+        of / step - 1 for of, (step, _) in zip(told, trees, strict=True)
+    )
+    step = statistics.median(step for step, _ in trees)
+    print(
+        f"| {most}, a tree | {step * 1e3:.2f} | | | {statistics.median(told) * 1e3:.2f} "
+        f"| {1 / step:.3g} | {differs:+.0%} |"
+    )
+    return abs(differs)
+
+
 def compare_with_measured(query, options):
     """A table; what a call, a key and a merge cost, and the largest difference."""
     processors = len(os.sched_getaffinity(0))
@@ -184,10 +216,13 @@ def compare_with_measured(query, options):
         small = {n: servers.over(n, n * 64, normal) for n in NODES}
         keys = ENTRIES * 64
         cut = [servers.over(1, keys, normal, ranges=n) for n in (1, ENTRIES)]
-        rounds = [
-            one_round(servers, large, small, cut, query, options)
-            for _ in range(options.rounds)
-        ]
+        rounds, trees = [], []
+        for _ in range(options.rounds):
+            rounds.append(one_round(servers, large, small, cut, query, options))
+            if nodes is not None:
+                trees.append(
+                    time_tree(servers, large, small, query, options.seconds)
+                )
     where = f"{processors} processors"
     if nodes is not None:
         # Each node's processor and link are its own; what they take is in the costs.
@@ -211,6 +246,8 @@ def compare_with_measured(query, options):
         figures.append(statistics.median(told))
         row(n, figures, f"{1 / figures[0]:.3g}", f"{differs:+.0%}")
         most = max(most, abs(differs))
+    if trees:
+        most = max(most, show_tree(rounds, trees, options.keys))
     costs = {
         name: statistics.median(of[3][name] for of in rounds)
         for name in COSTS

@@ -50,7 +50,12 @@ class Nodes(contextlib.ExitStack):
         )
         program.chmod(0o700)
         address = f"{_NETWORK}.{node + 1}"
-        return {"binary": program, "grpc_address": address, "insecure": True}
+        return {
+            "binary": program,
+            "grpc_address": address,
+            "insecure": True,
+            "peers": f"{_NETWORK}.0/24:*",
+        }
 
     def _make_network(self, node, queue):
         inside = f"node{node}"

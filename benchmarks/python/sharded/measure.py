@@ -49,6 +49,10 @@ class Servers(many_servers.Servers):
             for one in part.replicas
         ]
 
+    def ask_each_other(self):
+        """Whether steps over all of them go through a tree, as most_asked() has it."""
+        return self._trees.is_for(len(self.servers))
+
     def processor_time(self):
         """What they have taken so far, in seconds."""
         ticks = 0
