@@ -172,7 +172,10 @@ def one_round(servers, large, small, cut, query, options):
 
 
 def time_tree(servers, large, small, query, seconds):
-    """Seconds of a step of the most servers in a tree; what one takes to ask another."""
+    """Seconds of a step of the most servers in a tree; what one takes to ask another.
+
+    The latter of a processor.
+    """
     most = max(NODES)
     flat = measured(servers, small[most], query, seconds)
     with most_asked(0):
@@ -181,21 +184,21 @@ def time_tree(servers, large, small, query, seconds):
         if not servers.ask_each_other():
             sys.exit("sharded: the servers refuse to ask each other")
     asked = most - len(tree.groups(range(most)))
-    return step, max((of_tree[2] - flat[2]) / asked, 0)
+    return step, (of_tree[2] - flat[2]) / asked
 
 
-def show_tree(rounds, trees, keys):
+def show_tree(rounds, steps, relay, keys):
     """A line of the first table; by how much the simulation differs."""
     most = max(NODES)
     even = [[keys / most]] * most
     told = [
         simulate_tree(even, {**costs, "relay": relay}, link=(0.0, float("inf")))
-        for (*_, costs), (_, relay) in zip(rounds, trees, strict=True)
+        for *_, costs in rounds
     ]
     differs = statistics.median(
-        of / step - 1 for of, (step, _) in zip(told, trees, strict=True)
+        of / step - 1 for of, step in zip(told, steps, strict=True)
     )
-    step = statistics.median(step for step, _ in trees)
+    step = statistics.median(steps)
     print(
         f"| {most}, a tree | {step * 1e3:.2f} | | | {statistics.median(told) * 1e3:.2f} "
         f"| {1 / step:.3g} | {differs:+.0%} |"
@@ -220,9 +223,7 @@ def compare_with_measured(query, options):
         for _ in range(options.rounds):
             rounds.append(one_round(servers, large, small, cut, query, options))
             if nodes is not None:
-                trees.append(
-                    time_tree(servers, large, small, query, options.seconds)
-                )
+                trees.append(time_tree(servers, large, small, query, options.seconds))
     where = f"{processors} processors"
     if nodes is not None:
         # Each node's processor and link are its own; what they take is in the costs.
@@ -246,13 +247,16 @@ def compare_with_measured(query, options):
         figures.append(statistics.median(told))
         row(n, figures, f"{1 / figures[0]:.3g}", f"{differs:+.0%}")
         most = max(most, abs(differs))
-    if trees:
-        most = max(most, show_tree(rounds, trees, options.keys))
     costs = {
         name: statistics.median(of[3][name] for of in rounds)
         for name in COSTS
-        if name != "relay"  # which more servers tell
+        if name != "relay"  # which trees tell
     }
+    if trees:
+        steps, relays = zip(*trees, strict=True)
+        # A node has but a share of a processor for it.
+        costs["relay"] = max(statistics.median(relays), 0) / options.apart[0]
+        most = max(most, show_tree(rounds, steps, costs["relay"], options.keys))
     return costs, most
 
 

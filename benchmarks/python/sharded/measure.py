@@ -55,11 +55,11 @@ class Servers(many_servers.Servers):
 
     def processor_time(self):
         """What they have taken so far, in seconds."""
-        ticks = 0
-        for pid in self._pids:
-            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-            ticks += int(fields[11]) + int(fields[12])
-        return ticks / os.sysconf("SC_CLK_TCK")
+        return 1e-9 * sum(
+            int((thread / "schedstat").read_text().split()[0])
+            for pid in self._pids
+            for thread in Path(f"/proc/{pid}/task").iterdir()
+        )
 
 
 def _pin(pid, processor):
