@@ -216,6 +216,9 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(EngineOptions options) {
   if (engine->backends_.empty()) return NotInThisBuild(options.backend);
   engine->options_ = std::move(options);
   engine->MeasureCosts();
+  if (const Backend* const backend = engine->BackendOfDevices()) {
+    engine->pinned_ = PinnedReserve(*backend, engine->options_.pinned_bytes);
+  }
   return engine;
 }
 

@@ -17,6 +17,7 @@
 #include "absl/types/span.h"
 #include "core/backend.h"
 #include "core/cost.h"
+#include "core/pinned_reserve.h"
 #include "core/worker_pool.h"
 
 namespace attention {
@@ -37,6 +38,9 @@ struct EngineOptions {
   /// Device memory that cuda takes of each device, in bytes, at most; nothing
   /// means most of what is free (core/cuda/cuda_backend.h).
   std::optional<int64_t> cuda_memory_limit = {};
+  /// Host memory to keep pinned for tensors, in bytes, where a backend has
+  /// devices that can be let reach it.
+  int64_t pinned_bytes = 0;
   /// The file of the CUDA plugin; empty: where core/cuda/loader.h looks.
   std::string cuda_plugin = {};
   /// How long one case of cuda's self check may take, and all that measures a
@@ -128,6 +132,8 @@ class Engine {
   /// As Backend::PinHostMemory, of that backend.
   std::unique_ptr<PinnedMemory> PinHostMemory(
       absl::Span<std::byte> memory) const;
+  /// What is kept pinned for that backend (EngineOptions::pinned_bytes).
+  const PinnedReserve& pinned() const { return pinned_; }
 
   /// In the order in which they are tried.
   absl::Span<const std::unique_ptr<Backend>> backends() const {
@@ -162,6 +168,7 @@ class Engine {
   std::vector<std::unique_ptr<Backend>> backends_;
   std::vector<UnusedBackend> unused_;
   std::map<const Backend*, BackendCost> costs_;
+  PinnedReserve pinned_;
   mutable std::mutex told_mutex_;
   mutable std::map<const Backend*, absl::Status> told_;
 };

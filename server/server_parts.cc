@@ -2,6 +2,8 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -9,6 +11,14 @@
 #include "server/options/option_checks.h"
 
 namespace attention::server {
+namespace {
+
+// Of the memory limit, and in bytes: pinned memory is nobody else's, and a
+// machine has only so much.
+constexpr int64_t kPinnedShare = 16;
+constexpr int64_t kMostPinned = int64_t{512} << 20;
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<ModelRepository>> OpenRepository(
     const ServerOptions& options) {
@@ -66,6 +76,8 @@ absl::StatusOr<std::unique_ptr<Engine>> CreateEngine(
   if (options.cuda_memory_limit > 0) {
     engine.cuda_memory_limit = options.cuda_memory_limit;
   }
+  engine.pinned_bytes =
+      std::min(options.memory_limit / kPinnedShare, kMostPinned);
   engine.on_self_check = BackendHealth::LogSelfCheck;
   engine.on_health = [health = std::move(health)](const Backend& backend,
                                                   const absl::Status& status,

@@ -169,6 +169,7 @@ class InputBringer {
     }
     // From the host in one go.
     Begin(buffer);
+    if (blocks.size() == 1) return up_.AppendView(blocks.front().*part);
     for (int64_t b = 0; b < problem.batch; ++b) {
       for (int64_t head = 0; head < problem.kv_heads; ++head) {
         for (const auto& block : blocks) {

@@ -33,8 +33,8 @@ AttentionService::AttentionService(const ServerOptions& options,
 std::unique_ptr<Operation> AttentionService::NewOperation(
     const Caller* caller, bool on_stream) const {
   return std::make_unique<AttentionOperation>(
-      std::make_unique<AttendWire>(on_stream, models_), engine_,
-      LimitsOfRequest(options_, caller), resident_.AccessOf(caller));
+      std::make_unique<AttendWire>(on_stream, models_, engine_.pinned()),
+      engine_, LimitsOfRequest(options_, caller), resident_.AccessOf(caller));
 }
 
 grpc::ServerUnaryReactor* AttentionService::Attend(

@@ -41,8 +41,9 @@ InferenceService::InferenceService(
 std::unique_ptr<Operation> InferenceService::NewOperation(
     const Caller* caller, bool on_stream) const {
   return std::make_unique<AttentionOperation>(
-      std::make_unique<InferWire>(
-          models_, SharedMemoryOf(caller, regions_, options_), on_stream),
+      std::make_unique<InferWire>(models_,
+                                  SharedMemoryOf(caller, regions_, options_),
+                                  on_stream, engine_.pinned()),
       engine_, LimitsOfRequest(options_, caller), resident_.AccessOf(caller));
 }
 

@@ -45,7 +45,8 @@ grpc::ServerUnaryReactor* ShardService::Attend(
   call->Go(
       message,
       [this] {
-        return std::make_shared<AttendWire>(/*on_stream=*/false, parts_.models);
+        return std::make_shared<AttendWire>(/*on_stream=*/false, parts_.models,
+                                            parts_.engine.pinned());
       },
       [this, caller](std::shared_ptr<AttendWire> wire, PartRules rules) {
         return std::make_unique<PartOperation>(

@@ -2,6 +2,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -47,6 +48,15 @@ void BackendHealth::LogBackends(const Engine& engine) {
             ? ""
             : "; used because it agreed with the reference in the "
               "check at start"));
+  }
+  if (engine.CheckReachesDevices().ok()) {
+    const int64_t pinned = engine.pinned().size();
+    spdlog::info(pinned > 0
+                     ? absl::StrCat(pinned >> 20,
+                                    " MiB of host memory are pinned "
+                                    "for tensors of requests")
+                     : "no host memory is pinned for tensors of requests: they "
+                       "are copied twice");
   }
   for (const UnusedBackend& unused : engine.unused()) {
     spdlog::log(LevelOf(unused.reason),

@@ -154,7 +154,7 @@ absl::Status AddResults(const v1::AttendRequest& message,
 absl::StatusOr<AttentionRequest> AttendWire::Decode(ReceivedMessage message,
                                                     HoldBytes) {
   absl::StatusOr<MessageElements> elements =
-      SplitMessage(std::move(message), AttendRules(), message_);
+      SplitMessage(std::move(message), AttendRules(), message_, pinned_);
   if (!elements.ok()) return elements.status();
   elements_ = *std::move(elements);
   if (on_stream_ && id().empty()) {

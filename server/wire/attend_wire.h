@@ -2,9 +2,11 @@
 #define ATTENTION_SERVER_WIRE_ATTEND_WIRE_H_
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "attention/v1/attention.pb.h"
+#include "core/pinned_reserve.h"
 #include "server/models/model_repository.h"
 #include "server/request/attention_operation.h"
 #include "server/wire/message_splitter.h"
@@ -17,8 +19,10 @@ class AttendWire final : public AttentionWire {
   /// On a stream the reply is an AttendStreamResponse and the id is required:
   /// replies are told apart by it.
   /// `models` has the parameter sets that requests may name; it outlives this.
-  AttendWire(bool on_stream, const ModelRepository& models)
-      : on_stream_(on_stream), models_(models) {}
+  /// Large tensors go to `pinned`.
+  AttendWire(bool on_stream, const ModelRepository& models,
+             PinnedReserve pinned = {})
+      : on_stream_(on_stream), models_(models), pinned_(std::move(pinned)) {}
 
   /// Unknown fields are refused: one that is dropped could have been a mask.
   absl::StatusOr<AttentionRequest> Decode(ReceivedMessage message,
@@ -35,6 +39,7 @@ class AttendWire final : public AttentionWire {
  private:
   const bool on_stream_;
   const ModelRepository& models_;
+  const PinnedReserve pinned_;
   v1::AttendRequest message_;
   MessageElements elements_;
 };

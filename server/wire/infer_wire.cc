@@ -101,7 +101,7 @@ std::vector<grpc::Slice> AddOutputs(absl::Span<Result> results,
 absl::StatusOr<AttentionRequest> InferWire::Decode(ReceivedMessage message,
                                                    HoldBytes hold) {
   absl::StatusOr<MessageElements> elements =
-      SplitMessage(std::move(message), InferRules(), message_);
+      SplitMessage(std::move(message), InferRules(), message_, pinned_);
   const absl::Status read = elements.status();
   if (read.ok()) elements_ = *std::move(elements);
   MessageInputs inputs(message_, elements_, hold);

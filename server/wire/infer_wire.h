@@ -4,8 +4,10 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "core/pinned_reserve.h"
 #include "inference/grpc_service.pb.h"
 #include "server/memory/shared_memory_registry.h"
 #include "server/models/model_table.h"
@@ -20,11 +22,14 @@ namespace attention::server {
 /// HTTP (server/http/protocol/json_infer_wire.h).
 class InferWire : public AttentionWire {
  public:
-  /// `models` and `regions` outlive it. On a stream the reply is a
-  /// ModelStreamInferResponse.
+  /// `models` and `regions` outlive it. Large tensors go to `pinned`. On a
+  /// stream the reply is a ModelStreamInferResponse.
   InferWire(const ModelTable& models, SharedMemoryAccess regions,
-            bool on_stream)
-      : models_(models), regions_(regions), on_stream_(on_stream) {}
+            bool on_stream, PinnedReserve pinned = {})
+      : models_(models),
+        regions_(regions),
+        on_stream_(on_stream),
+        pinned_(std::move(pinned)) {}
 
   /// Unknown fields are refused, which the protocol's other servers skip: one
   /// that is dropped could have been a mask. So are unknown parameters and
@@ -69,6 +74,7 @@ class InferWire : public AttentionWire {
   const ModelTable& models_;
   const SharedMemoryAccess regions_;
   const bool on_stream_;
+  const PinnedReserve pinned_;
   inference::ModelInferRequest message_;
   MessageElements elements_;
   std::shared_ptr<const Model> model_;

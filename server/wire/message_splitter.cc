@@ -133,8 +133,12 @@ class MessageSplitter {
   using FieldPlan = SplitRules::FieldPlan;
 
  public:
-  MessageSplitter(ReceivedMessage slices, const SplitRules& rules)
-      : rules_(rules), stream_(std::move(slices)), in_(&stream_) {}
+  MessageSplitter(ReceivedMessage slices, const SplitRules& rules,
+                  const PinnedReserve& pinned)
+      : rules_(rules),
+        pinned_(pinned),
+        stream_(std::move(slices)),
+        in_(&stream_) {}
 
   absl::StatusOr<MessageElements> Split(pb::Message& message) {
     if (stream_.TotalBytes() > std::numeric_limits<int>::max()) {
@@ -285,8 +289,10 @@ class MessageSplitter {
         return absl::InvalidArgumentError(absl::StrCat(
             field.name(), ": more than ", kMostElements, " tensors"));
       }
+      // Those of typed contents are copied once more.
+      const bool stay = plan.mark_number == 0;
       absl::StatusOr<TensorBytes> elements =
-          ReadTensorBytes(stream_, in_, size);
+          ReadTensorBytes(stream_, in_, size, stay ? pinned_ : PinnedReserve());
       if (!elements.ok()) {
         if (!absl::IsInvalidArgument(elements.status())) {
           return elements.status();
@@ -338,6 +344,7 @@ class MessageSplitter {
   }
 
   const SplitRules& rules_;
+  const PinnedReserve& pinned_;
   SliceInputStream stream_;
   pb::io::CodedInputStream in_;
   int end_ = 0;  // of the message that is being copied
@@ -348,8 +355,9 @@ class MessageSplitter {
 
 absl::StatusOr<MessageElements> SplitMessage(ReceivedMessage slices,
                                              const SplitRules& rules,
-                                             pb::Message& message) {
-  return MessageSplitter(std::move(slices), rules).Split(message);
+                                             pb::Message& message,
+                                             const PinnedReserve& pinned) {
+  return MessageSplitter(std::move(slices), rules, pinned).Split(message);
 }
 
 }  // namespace attention::server

@@ -77,8 +77,9 @@ class SplitRules {
 
 /// Parses a serialized message that came in `slices`, cut anywhere, into
 /// `message`, and what its fields of elements hold into the result. Elements
-/// are copied once, or not at all where one slice holds them (tensor_bytes.h);
-/// each slice that is not kept is released as it is read.
+/// are copied once, large ones to `pinned` while that has room, or not at all
+/// where one slice holds them (tensor_bytes.h); each slice that is not kept is
+/// released as it is read.
 ///
 /// Repeated fields, oneofs and merges have protobuf's own meaning.
 /// INVALID_ARGUMENT where the bytes are not a message, where a field is unknown
@@ -90,9 +91,10 @@ class SplitRules {
 ///
 /// Where nothing but unknown fields is wrong, of 64 KiB at most, `message` has
 /// the others nevertheless.
-absl::StatusOr<MessageElements> SplitMessage(
-    ReceivedMessage slices, const SplitRules& rules,
-    google::protobuf::Message& message);
+absl::StatusOr<MessageElements> SplitMessage(ReceivedMessage slices,
+                                             const SplitRules& rules,
+                                             google::protobuf::Message& message,
+                                             const PinnedReserve& pinned = {});
 
 }  // namespace attention::server
 

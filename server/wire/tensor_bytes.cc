@@ -97,7 +97,7 @@ void GatherAll(absl::Span<TensorBytes* const> tensors, WorkerPool* workers) {
 
 absl::StatusOr<TensorBytes> ReadTensorBytes(
     const SliceInputStream& stream, google::protobuf::io::CodedInputStream& in,
-    int size) {
+    int size, const PinnedReserve& pinned) {
   const int left = in.BytesUntilLimit();
   if (left >= 0 && left < size) {
     return absl::InvalidArgumentError("the tensor's bytes are cut");
@@ -112,10 +112,18 @@ absl::StatusOr<TensorBytes> ReadTensorBytes(
     in.Skip(size);
     return kept;
   }
+  // Without a limit nobody has said yet that the bytes are there.
+  const bool is_gathered_later = left >= 0 && size >= kLeastBytesGatheredLater;
+  if (is_gathered_later) {
+    if (std::shared_ptr<std::byte> block = pinned.Take(size)) {
+      std::byte* const to = block.get();
+      return TensorBytes(std::move(block), size,
+                         TakePieces(stream, in, size, to));
+    }
+  }
   absl::StatusOr<AlignedBuffer> buffer = AlignedBuffer::Create(size);
   if (!buffer.ok()) return buffer.status();
-  // Without a limit nobody has said yet that the bytes are there.
-  if (left >= 0 && size >= kLeastBytesGatheredLater) {
+  if (is_gathered_later) {
     std::byte* const to = buffer->data();
     return TensorBytes(*std::move(buffer), TakePieces(stream, in, size, to));
   }

@@ -5,11 +5,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "core/pinned_reserve.h"
 #include "core/worker_pool.h"
 #include "server/memory/aligned_buffer.h"
 #include "server/memory/received_slices.h"
@@ -17,9 +19,9 @@
 
 namespace attention::server {
 
-/// The elements of one tensor of a request, and what keeps them: a buffer that
-/// they are gathered into, or the received slice that they lie in. Movable;
-/// the bytes stay where they are.
+/// The elements of one tensor of a request, and what keeps them: a buffer or a
+/// block of pinned memory that they are gathered into, or the received slice
+/// that they lie in. Movable; the bytes stay where they are.
 class TensorBytes {
  public:
   /// Bytes of a received slice that belong into a buffer.
@@ -34,6 +36,12 @@ class TensorBytes {
   explicit TensorBytes(AlignedBuffer buffer, std::vector<Piece> pieces = {})
       : bytes_(buffer.bytes()),
         buffer_(std::move(buffer)),
+        pieces_(std::move(pieces)) {}
+  /// The same in `size` bytes of a PinnedReserve.
+  TensorBytes(std::shared_ptr<std::byte> pinned, int64_t size,
+              std::vector<Piece> pieces)
+      : bytes_(pinned.get(), static_cast<size_t>(size)),
+        pinned_(std::move(pinned)),
         pieces_(std::move(pieces)) {}
   /// `bytes` lie in `slice`, which has no less than kLeastBytesInPlace: gRPC
   /// keeps the bytes of tiny slices within the slice itself, and they would
@@ -55,6 +63,7 @@ class TensorBytes {
 
   absl::Span<const std::byte> bytes_;
   AlignedBuffer buffer_;
+  std::shared_ptr<std::byte> pinned_;
   ReceivedSlice slice_;
   std::vector<Piece> pieces_;
 };
@@ -76,14 +85,15 @@ inline constexpr int64_t kLeastBytesGatheredLater = 256 << 10;
 /// They stay where they lie if one slice holds all of them, they
 /// are at least kLeastBytesInPlace and a quarter of that slice: so a tensor
 /// keeps at most four times its bytes. Otherwise they belong into a buffer:
-/// from kLeastBytesGatheredLater on they are not gathered() yet, and below
-/// that, each slice is released as it is read.
+/// from kLeastBytesGatheredLater on they are not gathered() yet, and belong
+/// into `pinned` where that has room; below, each slice is released as it is
+/// read.
 ///
 /// INVALID_ARGUMENT where fewer bytes are left, before memory is taken for
 /// them if `in` has a limit; RESOURCE_EXHAUSTED where there is no memory.
 absl::StatusOr<TensorBytes> ReadTensorBytes(
     const SliceInputStream& stream, google::protobuf::io::CodedInputStream& in,
-    int size);
+    int size, const PinnedReserve& pinned = {});
 
 }  // namespace attention::server
 

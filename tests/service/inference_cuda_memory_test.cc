@@ -116,10 +116,11 @@ v1::AttendRequest MaskedRequest() {
   return request;
 }
 
-// Each of its tensors has 128 KiB: more than is copied with others.
-v1::AttendRequest LargeRequest() {
-  const std::vector<int64_t> shape = {1, 1, 512, 64};
-  std::vector<double> numbers(size_t{512} * 64);
+// Each of its tensors has 256 bytes for each row of a head: with 512 more than
+// is copied with others.
+v1::AttendRequest RequestOfHeads(int64_t heads, int64_t length) {
+  const std::vector<int64_t> shape = {1, heads, length, 64};
+  std::vector<double> numbers(static_cast<size_t>(heads * length) * 64);
   for (size_t n = 0; n < numbers.size(); ++n) {
     numbers[n] = static_cast<double>(n % 97) / 97;
   }
@@ -142,6 +143,7 @@ TEST_F(InferCudaMemoryTest, InputsAreReadFromIt) {
 // A POSIX region, so that devices need no copy of it in staging buffers.
 TEST_F(InferCudaMemoryTest, SystemMemoryIsPinnedWhileItIsRegistered) {
   Start();
+  const int64_t of_the_server = faults_->pinned;
   inference::SystemSharedMemoryRegisterRequest request;
   request.set_name("in");
   request.set_key(object_.key());
@@ -150,9 +152,9 @@ TEST_F(InferCudaMemoryTest, SystemMemoryIsPinnedWhileItIsRegistered) {
                   *client_, "SystemSharedMemoryRegister", request)
                   .status(),
               IsOk());
-  EXPECT_EQ(faults_->pinned, 1);
+  EXPECT_EQ(faults_->pinned, of_the_server + 1);
 
-  v1::AttendRequest large = LargeRequest();
+  const v1::AttendRequest large = RequestOfHeads(1, 512);
   ModelInferRequest infer = ToInfer(large);
   MoveInputs(infer, 16, 0);
   ExpectSameAnswer(Infer(*client_, infer), client_->Attend(large));
@@ -163,7 +165,17 @@ TEST_F(InferCudaMemoryTest, SystemMemoryIsPinnedWhileItIsRegistered) {
                   *client_, "SystemSharedMemoryUnregister", forget)
                   .status(),
               IsOk());
-  EXPECT_EQ(faults_->pinned, 0);
+  EXPECT_EQ(faults_->pinned, of_the_server);
+}
+
+// Sent, and of more bytes than gRPC reads at once: 512 KiB each, of heads that
+// are smaller than what is worth a copy of its own.
+TEST_F(InferCudaMemoryTest, LargeTensorsThatAreSentNeedNoStagingBuffer) {
+  Start();
+  const v1::AttendRequest large = RequestOfHeads(16, 128);
+  const int64_t bytes = 3 * int64_t{512} << 10;
+  ExpectSameAnswer(Infer(*client_, ToInfer(large)), client_->Attend(large));
+  EXPECT_EQ(faults_->uploaded_pinned, 2 * bytes) << "once over each API";
 }
 
 TEST_F(InferCudaMemoryTest, InputsMayLieAtAnyByte) {

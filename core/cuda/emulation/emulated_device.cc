@@ -99,6 +99,7 @@ class EmulatedStream final : public Stream {
                             int64_t bytes) override {
     if (!Reaches(from, bytes)) return NotPinned();
     state_->faults->uploaded += bytes;
+    state_->faults->uploaded_pinned += bytes;
     return Begin({to, from, bytes}, to);
   }
   absl::Status DownloadPinned(const std::byte* from, std::byte* to,

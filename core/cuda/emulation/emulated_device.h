@@ -46,8 +46,9 @@ struct Faults {
   std::atomic<int64_t> streams = 0;
   /// Copies between host and device that were begun.
   std::atomic<int64_t> copies = 0;
-  /// Bytes of those to the device.
+  /// Bytes of those to the device, and of these such as had no staging buffer.
   std::atomic<int64_t> uploaded = 0;
+  std::atomic<int64_t> uploaded_pinned = 0;
   /// Pieces of host memory that are pinned now.
   std::atomic<int64_t> pinned = 0;
   /// How often other processes' memory is mapped now.

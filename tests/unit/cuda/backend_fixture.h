@@ -32,6 +32,7 @@ class CudaBackendTest : public ::testing::Test {
   struct Options {
     int devices = 1;
     std::optional<int64_t> memory_limit = {};
+    int64_t pinned_bytes = 0;
     bool experimental = false;
     bool wgmma = false;
     cuda::PlanOptions plan = {};
@@ -62,6 +63,7 @@ class CudaBackendTest : public ::testing::Test {
     engine.threads = 2;
     engine.backend = options.backend;
     engine.on_tile = options.on_tile;
+    engine.pinned_bytes = options.pinned_bytes;
     engine.measure_cost = options.measure_cost;
     engine.self_check_patience = options.patience;
     engine.on_self_check = [this](absl::string_view backend) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/support/status_matchers.h"
+#include "tests/unit/server/tensor_text.h"
 
 namespace attention::server {
 namespace {
@@ -18,19 +19,6 @@ using ::attention::test::StatusIs;
 using ::testing::_;
 
 constexpr int kLarge = 4 * kLeastBytesInPlace;
-
-std::string Text(size_t size) {
-  std::string text(size, ' ');
-  for (size_t i = 0; i < size; ++i) {
-    text[i] = static_cast<char>(i * 7 + i / 256);
-  }
-  return text;
-}
-
-std::string ToString(const TensorBytes& tensor) {
-  return {reinterpret_cast<const char*>(tensor.bytes().data()),
-          tensor.bytes().size()};
-}
 
 // Slices of `text`, each of the given size and the last of the rest; alive()
 // counts those that somebody keeps.
