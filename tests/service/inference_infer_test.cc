@@ -83,7 +83,7 @@ TEST_F(InferTest, KeysOfInt8AndFp8) {
 }
 
 // Numbers that are no two alike, 1 MiB of them.
-v1::AttendRequest LargeRequest(double first) {
+v1::AttendRequest RequestOfSines(double first) {
   std::vector<double> numbers(256 << 10);
   for (size_t i = 0; i < numbers.size(); ++i) {
     numbers[i] = std::sin(first + static_cast<double>(i));
@@ -96,7 +96,7 @@ v1::AttendRequest LargeRequest(double first) {
   return request;
 }
 
-TEST_F(InferTest, LargeTensors) { ExpectSame(LargeRequest(0)); }
+TEST_F(InferTest, LargeTensors) { ExpectSame(RequestOfSines(0)); }
 
 TEST_F(InferTest, LargeTensorsBesideOthersAreTheSameAsAlone) {
   constexpr size_t kRequests = 6;
@@ -105,7 +105,7 @@ TEST_F(InferTest, LargeTensorsBesideOthersAreTheSameAsAlone) {
   std::vector<absl::StatusOr<inference::ModelInferResponse>> together(
       kRequests, not_asked);
   const auto request = [](size_t n) {
-    return LargeRequest(static_cast<double>(n));
+    return RequestOfSines(static_cast<double>(n));
   };
   for (size_t n = 0; n < kRequests; ++n) alone[n] = client_.Attend(request(n));
   std::vector<std::thread> callers(kRequests);

@@ -89,8 +89,7 @@ TEST_F(PinnedReserveTest, IsEmptyWithoutADevice) {
 
 // The page that a block begins in.
 void* PageOf(const std::shared_ptr<std::byte>& block) {
-  const auto address = reinterpret_cast<uintptr_t>(block.get());
-  return reinterpret_cast<void*>(address - address % 4096);
+  return block.get() - reinterpret_cast<uintptr_t>(block.get()) % 4096;
 }
 
 bool IsMapped(void* page) {
