@@ -66,10 +66,10 @@ class CudaBackend final : public Backend {
         ")"));
   }
 
-  // One device pins it for all.
+  // One device pins it for all, and whose turn it is stays.
   std::unique_ptr<PinnedMemory> PinHostMemory(
       absl::Span<std::byte> memory) const override {
-    DeviceRunner* const runner = runners_.Next();
+    DeviceRunner* const runner = runners_.FirstHealthy(0);
     return runner == nullptr ? nullptr : runner->Pin(memory);
   }
 
