@@ -291,8 +291,9 @@ class MessageSplitter {
       }
       // Those of typed contents are copied once more.
       const bool stay = plan.mark_number == 0;
+      const PinnedReserve none;
       absl::StatusOr<TensorBytes> elements =
-          ReadTensorBytes(stream_, in_, size, stay ? pinned_ : PinnedReserve());
+          ReadTensorBytes(stream_, in_, size, stay ? pinned_ : none);
       if (!elements.ok()) {
         if (!absl::IsInvalidArgument(elements.status())) {
           return elements.status();

@@ -171,6 +171,24 @@ def one_round(servers, large, small, cut, query, options):
     return steps, alone, floors, costs
 
 
+def differing(told, steps):
+    """By how much simulated times differ.
+
+    Of each round: what else the machine does changes from one to the next.
+    """
+    return statistics.median(
+        of / step - 1 for of, step in zip(told, steps, strict=True)
+    )
+
+
+def relay_of(flat, of_tree, count):
+    """What a server takes of a processor to ask another one.
+
+    flat, of_tree: measured() of so many servers, without and with a tree.
+    """
+    return (of_tree[2] - flat[2]) / (count - len(tree.groups(range(count))))
+
+
 def time_tree(servers, large, small, query, seconds):
     """Seconds of a step of the most servers in a tree; what one takes to ask another.
 
@@ -183,8 +201,7 @@ def time_tree(servers, large, small, query, seconds):
         of_tree = measured(servers, small[most], query, seconds)
         if not servers.ask_each_other():
             sys.exit("sharded: the servers refuse to ask each other")
-    asked = most - len(tree.groups(range(most)))
-    return step, (of_tree[2] - flat[2]) / asked
+    return step, relay_of(flat, of_tree, most)
 
 
 def show_tree(rounds, steps, relay, keys):
@@ -195,9 +212,7 @@ def show_tree(rounds, steps, relay, keys):
         simulate_tree(even, {**costs, "relay": relay}, link=(0.0, float("inf")))
         for *_, costs in rounds
     ]
-    differs = statistics.median(
-        of / step - 1 for of, step in zip(told, steps, strict=True)
-    )
+    differs = differing(told, steps)
     step = statistics.median(steps)
     print(
         f"| {most}, a tree | {step * 1e3:.2f} | | | {statistics.median(told) * 1e3:.2f} "
@@ -239,10 +254,7 @@ def compare_with_measured(query, options):
     for n in NODES:
         even = [[options.keys / n]] * n
         told = [simulate(even, of[3], processors) for of in rounds]
-        # Of each round: what else the machine does changes from one to the next.
-        differs = statistics.median(
-            of / measured[0][n] - 1 for of, measured in zip(told, rounds, strict=True)
-        )
+        differs = differing(told, [of[0][n] for of in rounds])
         figures = [statistics.median(of[i][n] for of in rounds) for i in range(3)]
         figures.append(statistics.median(told))
         row(n, figures, f"{1 / figures[0]:.3g}", f"{differs:+.0%}")
@@ -280,8 +292,7 @@ def measure_trees(query, options):
             for found in times.values()
         )
         row(count, (*flat[:2], *of_tree[:2]))
-        asked = count - len(tree.groups(range(count)))
-        relays.append((of_tree[2] - flat[2]) / asked)
+        relays.append(relay_of(flat, of_tree, count))
     return max(statistics.median(relays), 0)
 
 

@@ -1,11 +1,10 @@
 #include "core/pinned_reserve.h"
 
-#include <sys/mman.h>
-
 #include <cstring>
 #include <utility>
 #include <vector>
 
+#include "tests/support/mapped_page.h"
 #include "tests/unit/cuda/backend_fixture.h"
 
 namespace attention::test {
@@ -90,11 +89,6 @@ TEST_F(PinnedReserveTest, IsEmptyWithoutADevice) {
 // The page that a block begins in.
 void* PageOf(const std::shared_ptr<std::byte>& block) {
   return block.get() - reinterpret_cast<uintptr_t>(block.get()) % 4096;
-}
-
-bool IsMapped(void* page) {
-  unsigned char resident = 0;
-  return mincore(page, 1, &resident) == 0;
 }
 
 TEST_F(PinnedReserveTest, GoesWithItsLastBlock) {

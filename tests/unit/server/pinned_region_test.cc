@@ -2,7 +2,6 @@
 // is gone.
 
 #include <gtest/gtest.h>
-#include <sys/mman.h>
 
 #include <cstddef>
 #include <memory>
@@ -12,6 +11,7 @@
 #include "core/cuda/emulation/emulated_device.h"
 #include "core/engine.h"
 #include "server/memory/system_memory_region.h"
+#include "tests/support/mapped_page.h"
 #include "tests/support/random.h"
 #include "tests/support/random_problem.h"
 #include "tests/support/results.h"
@@ -21,6 +21,7 @@
 namespace attention::server {
 namespace {
 
+using ::attention::test::IsMapped;
 using ::attention::test::IsOk;
 using ::attention::test::SharedMemoryObject;
 using ::attention::test::StatusIs;
@@ -70,11 +71,6 @@ TEST_F(PinnedRegionTest, OneThatLostItsLastPageIsLost) {
   EXPECT_THAT(region_->Bytes(0, 1),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        HasSubstr("register it again")));
-}
-
-bool IsMapped(void* page) {
-  unsigned char resident = 0;
-  return mincore(page, 1, &resident) == 0;
 }
 
 TEST_F(PinnedRegionTest, IsUnmappedInTheEnd) {
